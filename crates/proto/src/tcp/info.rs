@@ -300,7 +300,7 @@ impl<P: Payload> Pcb<P> {
             () if self.two_msl_at != NEVER => (TimerKind::TimeWait, self.two_msl_at, 0),
             () if rexmt_at != NEVER && is_persist => (TimerKind::Persist, rexmt_at, self.rexmt_count),
             () if rexmt_at != NEVER => (TimerKind::Rexmt, rexmt_at, self.rexmt_count),
-            () if self.keep_at != NEVER => (TimerKind::Keepalive, self.keep_at, keep_probes),
+            () if self.keep_at() != NEVER => (TimerKind::Keepalive, self.keep_at(), keep_probes),
             () => return None,
         };
         Some(RunningTimer { kind, left: at.since(now.max(self.clock)), expiries })

@@ -158,7 +158,6 @@ pub struct Pcb<P: Payload> {
     pub(super) ts_recent_at: Instant,
     /// FIN-WAIT-2 or TIME-WAIT timer, by the state.
     pub(super) two_msl_at: Instant,
-    pub(super) keep_at: Instant,
     pub(super) keepalive: Option<Box<Keepalive>>,
     /// Fast Open, a user timeout, urgent data on its way out.
     pub(super) rare: Rare,
@@ -328,7 +327,6 @@ impl<P: Payload> Pcb<P> {
             ecn: Ecn::new(Mode::Off, iss),
             ts_recent_at: now,
             two_msl_at: NEVER,
-            keep_at: NEVER,
             keepalive: Keepalive::new(s.keepalive),
             rare: Rare::new(UserTimeoutState::new(s), s.base_mss),
             meter: None,

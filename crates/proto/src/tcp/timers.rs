@@ -30,11 +30,13 @@ pub(super) struct Keepalive {
     probe_count: u8,
     /// When the last of them was sent.
     probed_at: Instant,
+    /// When the peer's silence is looked at next; `NEVER` if the timer does not run.
+    at: Instant,
 }
 
 impl Keepalive {
     pub fn new(settings: KeepaliveSettings) -> Option<Box<Self>> {
-        settings.enabled.then(|| Box::new(Self { settings, probe_count: 0, probed_at: Instant::ZERO }))
+        settings.enabled.then(|| Box::new(Self { settings, probe_count: 0, probed_at: Instant::ZERO, at: NEVER }))
     }
 
     pub fn settings(&self) -> KeepaliveSettings {
@@ -55,7 +57,7 @@ impl Keepalive {
 impl<P: Payload> Pcb<P> {
     /// When [`Pcb::on_timer`] must next be called; `None` if no timer runs.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let mut earliest = self.rexmt_at.min(self.delack_at).min(self.two_msl_at.min(self.keep_at));
+        let mut earliest = self.rexmt_at.min(self.delack_at).min(self.two_msl_at.min(self.keep_at()));
         if let Some(loss) = self.loss.as_deref() {
             earliest = earliest.min(loss.deadline());
         }
@@ -87,7 +89,7 @@ impl<P: Payload> Pcb<P> {
                 events.insert(Events::SILENT);
             }
         }
-        if self.keep_at <= now && self.on_keep(now).is_break() {
+        if self.keep_at() <= now && self.on_keep(now).is_break() {
             return TimerOutcome { events: GIVEN_UP, reply: self.abort() };
         }
         TimerOutcome { events, reply: None }
@@ -229,12 +231,21 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// When the keepalive timer expires.
+    pub(super) fn keep_at(&self) -> Instant {
+        self.keepalive.as_deref().map_or(NEVER, |keep| keep.at)
+    }
+
+    /// Stops the keepalive timer.
+    pub(super) fn stop_keepalive(&mut self) {
+        if let Some(keep) = self.keepalive.as_deref_mut() {
+            keep.at = NEVER;
+        }
+    }
+
     /// The keepalive timer has expired: the peer may have been silent for too long.
     fn on_keep(&mut self, now: Instant) -> Verdict {
-        let Some(keep) = self.keepalive.as_mut() else {
-            self.keep_at = NEVER;
-            return Verdict::Continue(());
-        };
+        let Some(keep) = self.keepalive.as_mut() else { return Verdict::Continue(()) };
         let in_flight = self.rexmt_at != NEVER;
         if self.last_rcv_at >= keep.probed_at {
             keep.probe_count = 0;
@@ -243,7 +254,7 @@ impl<P: Payload> Pcb<P> {
         // Data in flight is a probe itself, and the retransmission timer waits for the answer.
         if in_flight || (keep.probe_count == 0 && silence_ends > now) {
             let idle = keep.settings.idle.max(KEEPALIVE_MIN);
-            self.keep_at = if in_flight { now + idle } else { silence_ends };
+            keep.at = if in_flight { now + idle } else { silence_ends };
             return Verdict::Continue(());
         }
         let (probe_count, most) = (keep.probe_count, keep.settings.count);
@@ -254,8 +265,8 @@ impl<P: Payload> Pcb<P> {
         let Some(keep) = self.keepalive.as_mut() else { return Verdict::Continue(()) };
         keep.probe_count = keep.probe_count.saturating_add(1);
         keep.probed_at = now;
+        keep.at = now + keep.settings.interval.max(KEEPALIVE_MIN);
         self.keep_probe = true;
-        self.keep_at = now + keep.settings.interval.max(KEEPALIVE_MIN);
         Verdict::Continue(())
     }
 
@@ -328,34 +339,34 @@ impl<P: Payload> Pcb<P> {
 
     /// Starts the keepalive timer if the application wants keepalive and the state allows it.
     pub(super) fn start_keepalive(&mut self, now: Instant) {
-        if let (true, Some(keep)) = (self.is_open(), self.keepalive.as_ref().filter(|keep| keep.is_on())) {
+        let is_open = self.is_open();
+        if let Some(keep) = self.keepalive.as_mut().filter(|keep| is_open && keep.is_on()) {
+            keep.at = now + keep.settings.idle.max(KEEPALIVE_MIN);
             self.last_rcv_at = now;
-            self.keep_at = now + keep.settings.idle.max(KEEPALIVE_MIN);
         }
     }
 
     /// The idle time was set, perhaps to the same value: silence so far counts, also if keepalive was switched on later
     /// or a probe waits for its answer (`tcp_sock_set_keepidle_locked`).
     pub(super) fn restart_keepalive(&mut self, now: Instant) {
-        if let (true, Some(keep)) = (self.keep_at != NEVER, self.keepalive.as_deref()) {
-            self.keep_at = (self.last_rcv_at + keep.settings.idle.max(KEEPALIVE_MIN)).max(now);
+        let heard_at = self.last_rcv_at;
+        if let Some(keep) = self.keepalive.as_deref_mut().filter(|keep| keep.at != NEVER) {
+            keep.at = (heard_at + keep.settings.idle.max(KEEPALIVE_MIN)).max(now);
         }
     }
 
     /// The application changes keepalive, except the idle time of active keepalive. If it is switched on, the first
     /// probe is sent after the idle time, as on Linux.
     pub(super) fn change_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
-        let idle = settings.idle.max(KEEPALIVE_MIN);
+        let starts = settings.enabled && self.is_open();
+        let was_on = self.keepalive.as_deref().is_some_and(Keepalive::is_on);
+        // Probes already sent count until the peer is heard, also while keepalive is off.
         match self.keepalive.as_deref_mut() {
-            Some(keep) if keep.is_on() && settings.enabled => keep.settings = settings,
-            // Probes already sent count until the peer is heard, also while keepalive is off.
-            keep => {
-                match keep {
-                    Some(keep) => keep.settings = settings,
-                    None => self.keepalive = Keepalive::new(settings),
-                }
-                self.keep_at = if settings.enabled && self.is_open() { now + idle } else { NEVER };
-            }
+            Some(keep) => keep.settings = settings,
+            None => self.keepalive = Keepalive::new(settings),
+        }
+        if let Some(keep) = self.keepalive.as_deref_mut().filter(|_| !was_on || !settings.enabled) {
+            keep.at = if starts { now + settings.idle.max(KEEPALIVE_MIN) } else { NEVER };
         }
     }
 
@@ -374,7 +385,8 @@ impl<P: Payload> Pcb<P> {
 
     /// Stops every timer.
     pub(super) fn stop_timers(&mut self) {
-        (self.rexmt_at, self.delack_at, self.two_msl_at, self.keep_at) = (NEVER, NEVER, NEVER, NEVER);
+        (self.rexmt_at, self.delack_at, self.two_msl_at) = (NEVER, NEVER, NEVER);
+        self.stop_keepalive();
         self.persist = false;
     }
 

@@ -16,7 +16,7 @@ use super::rare::RcvLimits;
 use super::segment::{Flags, Header, Options, Payload, Timestamps};
 use super::settings::{KeepaliveSettings, micros, millis};
 use super::state::State;
-use super::timers::{Keepalive, NEVER, after_us};
+use super::timers::{Keepalive, after_us};
 use super::timestamp;
 
 impl<P: Payload> Pcb<P> {
@@ -142,7 +142,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Starts the timer of FIN-WAIT-2 without a reader (Linux's `tcp_fin_time`), and ends keepalive.
     pub(super) fn start_fin_wait_2(&mut self, now: Instant) {
-        self.keep_at = NEVER;
+        self.stop_keepalive();
         let set_us = u64::from(self.tuning.fin_wait_2_ms) * 1000;
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         self.two_msl_at = after_us(now, set_us.max(rto_us / 2 * 7));
