@@ -67,8 +67,8 @@ use slow_start::{end_of_slow_start, step_of_the_curve};
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
     largest_timeout, pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_a_cookie,
-    round_trip_of_long_ago, round_trip_of_text_that_was_waited_for, timeout_a_round_trip_behind,
-    user_timeout_beside_probes, user_timeout_of_a_syn,
+    round_trip_of_text_that_was_waited_for, timeout_a_round_trip_behind, user_timeout_beside_probes,
+    user_timeout_of_a_syn,
 };
 
 /// How the comparison goes on after a known difference.
@@ -407,7 +407,6 @@ pub const KNOWN: &[Known] = &[
         scenario: "timeout-a-round-trip-behind",
         is: timeout_a_round_trip_behind,
     },
-    Known { name: "round trip of long ago", scenario: "round-trip-of-long-ago", is: round_trip_of_long_ago },
     Known { name: "push of a cut packet", scenario: "push-of-a-cut-packet", is: push_of_a_cut_packet },
     Known { name: "count of a cut packet", scenario: "count-of-a-cut-packet", is: count_of_a_cut_packet },
     Known {

@@ -434,48 +434,6 @@ fn latest_round_trip(pair: &Pair<'_>) -> Option<Duration> {
     Some(at - sent.at)
 }
 
-/// A timeout marks as lost what has been in flight for the latest round trip time. If everything was acknowledged more
-/// than a second ago, Sockeye has freed the memory of loss detection, and uses the smoothed round trip time instead.
-pub(super) fn round_trip_of_long_ago(pair: &Pair<'_>) -> Option<Then> {
-    if is_found_by_a_short_round_trip(pair) {
-        return Some(Then::Stop);
-    }
-    let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let is_timeout = |info: &Info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1);
-    let una = pair.acks().map(|told| told.ack).max()?;
-    let (index, _) = pair.peer().find(|(_, told)| told.flags.has(Flags::ACK) && told.ack == una)?;
-    let acked_at = pair.scenario.events[index].at();
-    let first_at = pair.earlier.iter().find_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(text)) if text.len > 0 && text.seq == una => Some(record.at),
-        _ => None,
-    })?;
-    let is_long = first_at > acked_at + MEMORY_KEPT;
-    let is_it = pair.why.starts_with("snd_cwnd:") && is_timeout(kernel) && is_timeout(stack);
-    (is_it && is_long && una > 1).then_some(Then::Stop)
-}
-
-/// Whether the kernel finds lost what was sent once, because a retransmission is acknowledged after a round trip as short
-/// as one that was measured before a pause. Sockeye has forgotten that one, and takes this for the acknowledgment of the
-/// original.
-fn is_found_by_a_short_round_trip(pair: &Pair<'_>) -> bool {
-    let (Some((kernel, stack)), Some(cause)) = (pair.segments(), pair.acks().next_back()) else {
-        return false;
-    };
-    let is_lost = kernel.len > 0 && pair.times_sent(kernel.seq) == 1 && stack.seq > kernel.seq;
-    let una = pair.acks().rev().skip(1).map(|told| told.ack).max().unwrap_or(1);
-    let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
-    let mut times = pair.earlier.iter().filter(|record| record.segment().is_some_and(|text| text.len > 0));
-    let (mut last, mut is_long) = (times.next().map_or(Duration::MAX, |first| first.at), false);
-    for record in times {
-        is_long |= record.at > last + MEMORY_KEPT;
-        last = record.at;
-    }
-    is_lost && covers_a_repetition && is_long
-}
-
-/// How long the memory of loss detection is kept at least while nothing is in flight (`TRIM_AFTER`).
-const MEMORY_KEPT: Duration = Duration::from_millis(900);
 /// Largest number of times that a timeout is doubled.
 const BACKOFF_MAX: usize = 15;
 /// The first delay of an ACK.

@@ -16,7 +16,6 @@ use crate::time::Instant;
 use super::cc::CongestionControl;
 use super::delack::low_micros;
 use super::events::Transmit;
-use super::loss::Loss;
 use super::loss::stats::Why;
 use super::pcb::{Pcb, Timing};
 use super::push::half_of_window;
@@ -217,7 +216,7 @@ impl<P: Payload> Pcb<P> {
     /// rate of a paced window, more on a short path, and at least `least` (`tcp_tso_autosize`).
     pub fn burst_max(&self, least: u32) -> u32 {
         let rate = self.window_rate().map_or(u64::MAX, core::num::NonZeroU64::get);
-        let known_us = [self.loss.as_deref().map_or(0, Loss::min_rtt_us), self.rtt.srtt_us()];
+        let known_us = [self.min_rtt_us(), self.rtt.srtt_us()];
         let rtt_us = known_us.into_iter().find(|us| *us != 0).unwrap_or(u32::MAX);
         let shift = rtt_us >> BURST_RTT_SHIFT;
         let nearby = BURST_MAX.checked_shr(shift).unwrap_or(0);

@@ -503,7 +503,14 @@ impl<P: Payload> Pcb<P> {
 
     /// Repetitions and their reasons, and the state of loss recovery; all zero while nothing was recorded.
     pub fn loss_stats(&self) -> LossStats {
-        self.loss.as_deref().map_or(LossStats::default(), Loss::stats)
+        let kept = || LossStats { min_rtt_us: self.min_rtt_us(), ..LossStats::default() };
+        self.loss.as_deref().map_or_else(kept, Loss::stats)
+    }
+
+    /// The minimum round trip time, microseconds; 0 before the first.
+    pub(super) fn min_rtt_us(&self) -> u32 {
+        let kept = || self.rtt.kept().map_or(0, |(min_us, _)| min_us);
+        self.loss.as_deref().map_or_else(kept, Loss::min_rtt_us)
     }
 
     /// True if both sides permitted SACK.

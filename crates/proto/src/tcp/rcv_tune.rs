@@ -14,7 +14,6 @@ use core::time::Duration;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::loss::Loss;
 use super::pcb::Pcb;
 use super::segment::Payload;
 use super::timers::since_us;
@@ -119,7 +118,7 @@ impl<P: Payload> Pcb<P> {
     /// caches.
     pub fn wanted_snd_hiwat(&self) -> u32 {
         use super::cc::CongestionControl;
-        snd_hiwat(self.cc.cwnd().min(self.max_snd_wnd), self.loss.as_deref().map_or(0, Loss::min_rtt_us))
+        snd_hiwat(self.cc.cwnd().min(self.max_snd_wnd), self.min_rtt_us())
     }
 }
 

@@ -28,12 +28,14 @@ pub(super) struct Rtt {
     doublings: u8,
     /// How often the retransmission or persist timer has expired since the last sample.
     backoff: u8,
+    /// The least and the latest round trip of loss detection, microseconds, from when its memory was last freed; zeros before that.
+    kept_us: (u32, u32),
 }
 
 impl Rtt {
     pub fn new(rto_initial: Duration) -> Self {
         let rttvar_4 = micros(rto_initial).max(1);
-        Self { srtt_8: 0, mdev_4: 0, mdev_max_4: 0, rttvar_4, doublings: 0, backoff: 0 }
+        Self { srtt_8: 0, mdev_4: 0, mdev_max_4: 0, rttvar_4, doublings: 0, backoff: 0, kept_us: (0, 0) }
     }
 
     /// SRTT; `None` before the first sample.
@@ -49,6 +51,16 @@ impl Rtt {
     /// RTTVAR in whole microseconds.
     pub fn rttvar_us(&self) -> u32 {
         self.rttvar_4 / 4
+    }
+
+    /// The memory of loss detection is freed: its least and latest round trips, microseconds.
+    pub fn keep(&mut self, least_and_latest_us: (u32, u32)) {
+        self.kept_us = least_and_latest_us;
+    }
+
+    /// What [`keep`](Self::keep) was last told.
+    pub fn kept(&self) -> Option<(u32, u32)> {
+        (self.kept_us != (0, 0)).then_some(self.kept_us)
     }
 
     /// How often the timers have expired since the last sample.

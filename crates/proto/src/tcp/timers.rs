@@ -36,7 +36,9 @@ pub(super) struct Keepalive {
 
 impl Keepalive {
     pub fn new(settings: KeepaliveSettings) -> Option<Box<Self>> {
-        settings.enabled.then(|| Box::new(Self { settings, probe_count: 0, probed_at: Instant::ZERO, at: NEVER }))
+        settings
+            .enabled
+            .then(|| Box::new(Self { settings, probe_count: 0, probed_at: Instant::ZERO, at: NEVER }))
     }
 
     pub fn settings(&self) -> KeepaliveSettings {

@@ -16,9 +16,9 @@
 //! | `ack.rs`, `send.rs`, `timers.rs` | the pcb's part: acknowledgments, repetitions, timers |
 //!
 //! All state is in one box. It is made when data is first sent or repeated, and freed when nothing has been in flight
-//! for [`TRIM_AFTER`]. If it has learnt or counted something worth keeping, only its queues are freed. A connection
-//! whose path loses nothing (`Settings::lossless`) keeps no records: `recovery.rs` alone handles its losses, and the
-//! box, if there is one, only counts.
+//! for [`TRIM_AFTER`]. If it has learnt or counted something worth keeping, only its queues are freed. The least and the
+//! latest round trip are kept in any case (`rtt.rs`). A connection whose path loses nothing (`Settings::lossless`) keeps
+//! no records: `recovery.rs` alone handles its losses, and the box, if there is one, only counts.
 //!
 //! The phases are those of `recovery.rs`: Open; Recovery, from the first loss found until everything is acknowledged
 //! that was outstanding then; Loss, the same from an expiry of the retransmission timer. While records are kept,
@@ -131,12 +131,11 @@ struct Probe {
 }
 
 impl Loss {
-    /// `srtt_us`: the smoothed round trip time, from the handshake or from earlier data; `rtt_us`: the latest of a
-    /// segment; 0 if unknown.
-    pub(super) fn new(una: SeqNum, (srtt_us, rtt_us): (u32, u32), now: Instant) -> Box<Self> {
+    /// `min_rtt_us`: the least round trip time, `rtt_us`: the latest of a segment; 0 if unknown (`Pcb::known_round_trip`).
+    pub(super) fn new(una: SeqNum, (min_rtt_us, rtt_us): (u32, u32), now: Instant) -> Box<Self> {
         Box::new(Self {
             records: Records::new(una),
-            rack: Rack::new(una, (srtt_us, rtt_us), now),
+            rack: Rack::new(una, (min_rtt_us, rtt_us), now),
             prr: Prr::new(0),
             usage: Usage::new(una, now),
             undo: None,

@@ -45,14 +45,14 @@ pub(in crate::tcp) struct Rack {
 }
 
 impl Rack {
-    /// `srtt_us` is used as the minimum round trip time until a shorter one is seen (section 6.2 step 1), `rtt_us` is
-    /// the latest; 0 if unknown.
-    pub fn new(una: SeqNum, (srtt_us, rtt_us): (u32, u32), now: Instant) -> Self {
+    /// `min_rtt_us` is the minimum round trip time until a shorter one is seen (section 6.2 step 1), `rtt_us` is the
+    /// latest; 0 if unknown.
+    pub fn new(una: SeqNum, (min_rtt_us, rtt_us): (u32, u32), now: Instant) -> Self {
         Self {
             latest: None,
             rtt_us,
             timed: una,
-            min_rtt_us: srtt_us,
+            min_rtt_us,
             min_rtt_at: now,
             fack: una,
             overtaken: None,
@@ -176,6 +176,16 @@ impl Rack {
     /// True if the path was seen to reorder by more segments than the number that indicates a loss.
     pub fn reorders_much(&self) -> bool {
         self.degree > DUP_THRESH
+    }
+
+    /// The minimum and the latest round trip, microseconds; 0 before the first.
+    pub fn round_trips(&self) -> (u32, u32) {
+        (self.min_rtt_us, self.rtt_us)
+    }
+
+    /// The minimum was measured at `at` or before, not now.
+    pub fn minimum_is_of(&mut self, at: Instant) {
+        self.min_rtt_at = at;
     }
 
     /// The minimum round trip time, microseconds; 0 before the first.

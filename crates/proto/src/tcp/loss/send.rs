@@ -83,6 +83,7 @@ impl<P: Payload> Pcb<P> {
     #[cold]
     fn begin_loss(&self, now: Instant) -> Box<Loss> {
         let mut loss = Loss::new(self.snd_una, self.known_round_trip(), now);
+        loss.rack.minimum_is_of(self.last_snd_at);
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         // A window that was not used before the box was freed was not used since, unless a write has just reduced it
         // for the pause.
@@ -453,10 +454,13 @@ impl<P: Payload> Pcb<P> {
         count(&mut self.loss.get_or_insert_with(|| Loss::new(una, known_us, now)).stats.rto_count);
     }
 
-    /// The round trips with which recovery begins, microseconds: the smoothed one, and that of the latest segment. The
-    /// SYN of a connect counts as a segment, unless it had to be repeated, because then it is unknown which has
-    /// arrived. The SYN-ACK of a listener does not count (`tcp_rack_advance`).
+    /// The round trips with which recovery begins, microseconds: the least one, and that of the latest segment. Before the
+    /// first data they are those of the handshake: the SYN of a connect counts as a segment, unless it had to be repeated,
+    /// because then it is unknown which has arrived. The SYN-ACK of a listener does not count (`tcp_rack_advance`).
     pub(super) fn known_round_trip(&self) -> (u32, u32) {
+        if let Some(kept) = self.rtt.kept() {
+            return kept;
+        }
         let srtt_us = self.rtt.srtt_us();
         (srtt_us, if self.syn_is_timed || self.snd_una != self.iss + 1 { srtt_us } else { 0 })
     }

@@ -22,6 +22,7 @@ impl<P: Payload> Pcb<P> {
         if loss.trim_at <= now {
             loss.trim_at = NEVER;
             if !loss.is_worth_keeping() {
+                self.rtt.keep(loss.rack.round_trips());
                 return false;
             }
             loss.records.shrink();

@@ -493,6 +493,27 @@ fn the_handshake_of_a_listener_measures_no_segment_of_ours() {
     }
 }
 
+/// Linux keeps them for as long as the connection lives, the least for five minutes at most.
+#[test]
+fn the_least_and_the_latest_round_trip_outlive_the_memory_of_losses() {
+    let mut t = Script::established(&settings());
+    for (sum, took) in [(1, 7), (2, 20)] {
+        t.write(MSS);
+        t.now = t.now + ms(took);
+        t.report(sum, &[]);
+    }
+    for (pause, took, least) in [(secs(2), ms(20), ms(7)), (secs(301), ms(50), ms(50))] {
+        let _ = t.wait(pause);
+        assert!(t.pcb.loss.is_none());
+        assert_eq!(t.pcb.known_round_trip(), (7_000, 20_000));
+        assert_eq!(t.pcb.info(0, t.now).min_rtt, Some(ms(7)));
+        t.write(MSS);
+        t.now = t.now + took;
+        let _ = t.input(t.ack_of(MSS, WND), &[]);
+        assert_eq!(t.pcb.info(0, t.now).min_rtt, Some(least));
+    }
+}
+
 #[test]
 fn the_program_limits_the_rate_while_less_than_a_window_is_out() {
     for (out, limited) in [(9, true), (10, false), (11, false)] {
