@@ -61,7 +61,7 @@ use reports::{
 use sending::{
     count_of_a_cut_packet, edge_of_a_rounded_window, label_behind_fast_open, packet_behind_a_pause,
     packet_of_a_small_window, probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet,
-    size_that_nobody_has_told, tiny_segments, window_told_ahead_of_its_turn,
+    size_that_nobody_has_told, tiny_segments,
 };
 use slow_start::{end_of_slow_start, step_of_the_curve};
 use timers::{
@@ -415,11 +415,6 @@ pub const KNOWN: &[Known] = &[
         is: arrivals_a_timeout_apart,
     },
     Known { name: "duplicate at a joint", scenario: "duplicate-at-a-joint", is: duplicate_at_a_joint },
-    Known {
-        name: "window told ahead of its turn",
-        scenario: "window-told-ahead-of-its-turn",
-        is: window_told_ahead_of_its_turn,
-    },
     Known {
         name: "mark on text behind a FIN",
         scenario: "mark-on-text-behind-a-fin",

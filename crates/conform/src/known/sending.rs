@@ -141,28 +141,6 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     (is_cut && rest.len > 0 && rest.len < largest && is_longer).then_some(Then::Stop)
 }
 
-/// Sockeye's window is that of the segment with the highest sequence number (SND.WL1, RFC 9293 section 3.10.7.4,
-/// fifth), even if that segment had no data and arrived out of order. In the kernel, data that header prediction takes
-/// sets the number back.
-pub(super) fn window_told_ahead_of_its_turn(pair: &Pair<'_>) -> Option<Then> {
-    // Or a repetition into the window shows it, by its flow label, or new text for which only the latest window has room.
-    let una = pair.acks().map(|told| told.ack).max()?;
-    let wnd = latest_figure(pair.earlier, "snd_wnd")?;
-    let is_beyond = |text: &Segment| text.len > 0 && u64::from(text.end().saturating_sub(una)) > wnd;
-    let is_it = match &pair.kernel?.what {
-        What::State(..) => pair.why.starts_with("snd_wnd:"),
-        What::Sent(Packet::Tcp(text)) if is_beyond(text) => true,
-        _ => pair.why.starts_with("new flow label:"),
-    };
-    let index = pair.index()?;
-    let next = pair.rcv_nxt_before(index + 1);
-    let is_ahead = |(at, told): (usize, &Segment)| {
-        told.end() == told.seq && told.seq > pair.rcv_nxt_before(at) && told.seq >= next
-    };
-    let is_ahead = pair.peer().any(|(at, told)| told.flags == Flags::ACK && is_ahead((at, told)));
-    (is_it && is_ahead).then_some(Then::Stop)
-}
-
 /// While nothing is in flight, each packet that a write begins ends a pause, and shrinks the window. The kernel's
 /// packets begin where data was cut when it was written, or cut for a small window. Sockeye cuts data when it is sent,
 /// and counts a packet for each full segment of queued data.

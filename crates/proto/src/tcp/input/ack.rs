@@ -66,6 +66,9 @@ impl<P: Payload> Pcb<P> {
             }
             let shut = self.persist.then_some(self.snd_wnd);
             self.update_snd_wnd(seg.header.seq, moved, seg.header.window);
+            if self.snd_wl1.after(seg.header.seq) && self.is_passed_over(seg) {
+                self.take_wl1_back(seg.header.seq, seg.header.window);
+            }
             if shut.is_some_and(|before| before != self.snd_wnd) {
                 // A changed window ends a pause as a write does (`tcp_ack_update_window`).
                 self.restart_after_idle(self.snd_len, now);
@@ -370,6 +373,15 @@ impl<P: Payload> Pcb<P> {
         if self.brings_window(seq, moved, field) {
             self.snd_wnd = self.scaled(field);
             self.max_snd_wnd = self.max_snd_wnd.max(self.snd_wnd);
+            self.snd_wl1 = seq;
+        }
+    }
+
+    /// Text that is expected next, and tells the window that is known, is the latest news of the peer, also where a segment
+    /// out of order had a later number (`tcp_rcv_established`).
+    #[cold]
+    pub(super) fn take_wl1_back(&mut self, seq: SeqNum, field: u16) {
+        if self.scaled(field) == self.snd_wnd {
             self.snd_wl1 = seq;
         }
     }

@@ -164,6 +164,9 @@ impl<P: Payload> Pcb<P> {
         };
         self.update_snd_wnd(last, moved, header.window);
         if text.len > 0 {
+            if self.snd_wl1.after(last) {
+                self.take_wl1_back(last, header.window);
+            }
             self.advance_rcv_nxt(text, now);
         }
         acked

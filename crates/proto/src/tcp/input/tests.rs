@@ -489,3 +489,19 @@ fn text_that_has_waited_for_the_handshake_makes_acknowledgments_quick() {
         assert_eq!(t.pcb.acks.quick, quick, "{written} {taken}");
     }
 }
+
+/// A bare acknowledgment out of order sets SND.WL1 ahead, text in order with the same window sets it back.
+#[test]
+fn text_in_order_with_the_known_window_sets_the_number_of_windows_back() {
+    for (window, text, stays) in [(WND, &b"text"[..], false), (WND, b"", true), (WND - 1, b"text", true)] {
+        for takes_all_steps in [false, true] {
+            let mut t = Script::established(&plain());
+            let seq = t.pcb.rcv_nxt();
+            let _ = t.input(Header { seq: seq + 500, ..t.ack_of(0, WND) }, &[]);
+            t.pcb.takes_all_steps = takes_all_steps;
+            let _ = t.input(Header { seq, ..t.ack_of(0, window) }, text);
+            let wl1 = if stays { seq + 500 } else { seq };
+            assert_eq!(t.pcb.snd_wl1, wl1, "{window} {text:?}");
+        }
+    }
+}
