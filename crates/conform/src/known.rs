@@ -49,9 +49,9 @@ use opening::{
 use options::{malformed_option, signature_of_nobody};
 pub use pair::Pair;
 use repairing::{
-    answer_to_a_mark, hole_beside_an_acknowledgment, loss_after_an_undone_repair, reordering_by_a_part,
-    repair_beside_text, repetition_that_is_lost_again, round_trip_of_a_repetition, tail_of_a_recovery,
-    time_behind_a_duplicate, time_of_an_unused_window, undo_by_another_duplicate, undo_of_what_did_not_fit,
+    answer_to_a_mark, hole_beside_an_acknowledgment, loss_after_an_undone_repair, repair_beside_text,
+    repetition_that_is_lost_again, round_trip_of_a_repetition, tail_of_a_recovery, time_behind_a_duplicate,
+    time_of_an_unused_window, undo_by_another_duplicate, undo_of_what_did_not_fit,
     window_after_an_undone_repair,
 };
 use reports::{
@@ -311,7 +311,6 @@ pub const KNOWN: &[Known] = &[
         scenario: "hole-beside-an-acknowledgment",
         is: hole_beside_an_acknowledgment,
     },
-    Known { name: "reordering by a part", scenario: "reordering-by-a-part", is: reordering_by_a_part },
     Known { name: "tiny segments", scenario: "tiny-segments", is: tiny_segments },
     Known {
         name: "segments that were thrown away",

@@ -493,46 +493,6 @@ pub(super) fn time_behind_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     (is_repaired && waits && has_duplicates && has_order && is_reported).then_some(Then::Stop)
 }
 
-/// A part of a segment was acknowledged; nothing has overtaken its rest. The kernel takes the acknowledgment of the
-/// rest for reordering by everything that is acknowledged with it. From then on it gives holes more time, and lets the
-/// window grow by what SACK blocks report.
-pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
-    let degree = match &pair.kernel?.what {
-        What::State(_, State { info: Some(info), .. }) => info.get("reordering")?,
-        _ => latest_figure(pair.earlier, "reordering")?,
-    };
-    let mss = latest_figure(pair.earlier, "snd_mss")?.max(1);
-    let (mut una, mut is_part) = (1, false);
-    for told in pair.acks() {
-        let mut cut = pair.texts().filter(|text| text.seq < una && una < text.end());
-        let top = told.sack().iter().map(|(_, end)| *end).fold(told.ack, u32::max);
-        is_part |= told.ack > una && cut.any(|text| u64::from(top - text.seq).div_ceil(mss) == degree);
-        una = una.max(told.ack);
-    }
-    if !is_part {
-        return None;
-    }
-    if pair.why.starts_with("reordering:") {
-        return Some(Then::GoOn);
-    }
-    let has_blocks = pair.peer().any(|(_, told)| !told.sack().is_empty());
-    let is_other = match (&pair.kernel?.what, &pair.stack?.what) {
-        (What::State(..), What::State(..)) => {
-            pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:")
-        }
-        // What SACK blocks report has let the window grow.
-        (What::Sent(Packet::Tcp(new)), What::State(..)) if new.len > 0 && pair.times_sent(new.seq) == 0 => {
-            latest_figure(pair.earlier, "notsent_bytes") > Some(0)
-        }
-        // One side marks it lost at once, the other by a timer.
-        (_, What::Sent(Packet::Tcp(again))) | (What::Sent(Packet::Tcp(again)), _) => {
-            again.len > 0 && pair.times_sent(again.seq) > 0
-        }
-        _ => false,
-    };
-    (has_blocks && is_other).then_some(Then::Stop)
-}
-
 /// One segment acknowledges the beginning of a write and reports what is behind a hole. The kernel takes the round trip from what is
 /// acknowledged, so the hole is lost only when the timer of reordering fires; until then it sends new text. It is the same
 /// in a recovery if the acknowledgment ends within a segment of a write.

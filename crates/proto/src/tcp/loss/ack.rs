@@ -176,11 +176,10 @@ impl<P: Payload> Pcb<P> {
         if !self.keeps_records() {
             return None;
         }
-        let (una, max, mss) = (self.snd_una, self.snd_max, u32::from(self.mss));
-        let (echo, offset, wnd) = (self.echo(ts), self.ts_offset, self.max_snd_wnd);
+        let (una, mss, echo, offset) = (self.snd_una, u32::from(self.mss), self.echo(ts), self.ts_offset);
         let loss = self.loss.as_deref_mut()?;
         let has_blocks = self.sack_ok && !sack.is_empty();
-        let told = has_blocks.then(|| sorted(sack.as_slice(), una, max, wnd));
+        let told = has_blocks.then(|| sorted(sack.as_slice(), una, self.snd_max, self.max_snd_wnd));
         let (dsack, blocks) = told.unwrap_or_default();
         let was_sent_once = dsack.is_some_and(|dsack| loss.records.is_sent_once(dsack.start, dsack.end));
         let mut report = Report { acked, flight, was_sent_once, ..Report::default() };
@@ -191,8 +190,8 @@ impl<P: Payload> Pcb<P> {
             if record.repeated && record.sent_at < undone_at && record.end.at_or_before(repeated_until) {
                 twice_count = twice_count.saturating_sub(record.count);
             }
-            let ours =
-                echo.is_none_or(|ecr| !timestamp::older(ecr, timestamp::value(record.sent_at, offset)));
+            let sent = timestamp::value(record.sent_at, offset);
+            let ours = echo.is_none_or(|ecr| !timestamp::older(ecr, sent));
             report.add(record, recover);
             rack.on_delivered(record, now, ours)
         };
@@ -206,7 +205,11 @@ impl<P: Payload> Pcb<P> {
             acked_round_trip = note(&mut loss.rack, &mut report, record).or(acked_round_trip);
             sent = Some(record.span_with(sent));
         });
-        loss.rack.measure_reordering(una, mss);
+        if self.sack_ok {
+            loss.rack.measure_reordering(una, mss);
+        } else {
+            loss.fill_hole(&mut report);
+        }
         let round_trip = |at| Some(u32::try_from(since_us(now, at)).unwrap_or(u32::MAX).max(1));
         if let Some((first, last)) = sent.filter(|_| !report.is_ambiguous) {
             (report.ack_rtt_us, report.rtt_us) = (round_trip(first), round_trip(last));
@@ -229,9 +232,6 @@ impl<P: Payload> Pcb<P> {
             report.dsack = dsack.filter(|dsack| loss.stats.take_duplicate(*dsack, mss, &mut report.count));
         }
         loss.twice_count = twice_count;
-        if !self.sack_ok {
-            loss.fill_hole(&mut report);
-        }
         loss.rack.on_ack(una, loss.records.counts().sacked);
         loss.rate.on_delivered(report.delivered, now);
         Some(report)

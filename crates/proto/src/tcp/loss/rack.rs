@@ -75,7 +75,11 @@ impl Rack {
         if record.end.after(self.fack) {
             self.fack = record.end;
         } else if record.end.before(self.fack) && !record.repeated {
-            self.overtaken = Some(self.overtaken.map_or(record.start, |low| low.min(record.start)));
+            self.note_overtaken(record.start);
+        }
+        if record.cut > 0 && !record.repeated {
+            // As on Linux (`tcp_clean_rtx_queue`), which finds that this segment begins before SND.UNA.
+            self.note_overtaken(record.start - record.cut.into());
         }
         // Too early for the repetition: the original has arrived (section 6.2 step 2).
         let too_early = rtt_us < self.min_rtt_us || self.min_rtt_us == 0;
@@ -88,6 +92,10 @@ impl Rack {
             self.latest = Some(sent);
         }
         Some((rtt_us, record.end))
+    }
+
+    fn note_overtaken(&mut self, start: SeqNum) {
+        self.overtaken = Some(self.overtaken.map_or(start, |low| low.min(start)));
     }
 
     /// The round trip of acknowledged data is the latest, not that of a block in the same segment: Linux processes the
@@ -261,19 +269,19 @@ mod tests {
     }
 
     fn record(start: u32, repeated: bool) -> Record {
-        let (start, count, segment) = (SeqNum::new(start), 1, 100);
-        let (sent_at, fate) = (Instant::from_micros(1_000), super::super::records::Fate::Flying);
-        Record {
-            start,
-            end: start + 100,
-            sent_at,
-            span_us: 0,
-            snapshot: 0,
-            fate,
-            count,
-            segment,
-            repeated,
-            is_write: false,
+        let start = SeqNum::new(start);
+        Record { segment: 100, repeated, ..Record::sent(start, start + 100, Instant::from_micros(1_000), 0) }
+    }
+
+    /// As on Linux, and not as RFC 8985 section 6.2 step 3 says: all that is acknowledged with the rest has overtaken it.
+    #[test]
+    fn the_rest_of_a_cut_segment_has_been_overtaken() {
+        for (cut, repeated, degree) in [(0, false, 3), (40, false, 5), (40, true, 3), (140, false, 6)] {
+            let mut rack = Rack::new(SeqNum::new(200), (20_000, 20_000), Instant::ZERO);
+            let rest = Record { cut, ..record(200, repeated) };
+            let _ = rack.on_delivered(&rest, Instant::from_micros(50_000), true);
+            rack.measure_reordering(SeqNum::new(650), 100);
+            assert_eq!((rack.degree, rack.reordering_seen()), (degree, degree > 3), "{cut} {repeated}");
         }
     }
 

@@ -161,13 +161,15 @@ impl Records {
             let mut part = Record { end: first.end.min(una), ..*first };
             let whole = part.end == first.end;
             if !whole {
-                if let Some(end) = first.cut_segment_end(una) {
-                    self.split(end);
+                if let Some(edge) = first.cut_segment_end(una).or_else(|| first.cut_segment_start(una)) {
+                    self.split(edge);
                     continue;
                 }
                 (part.count, first.count) = first.counts_at(una);
             }
             first.start = part.end;
+            let cut = u16::try_from(part.len()).map_or(u16::MAX, |len| first.cut.saturating_add(len));
+            first.cut = if part.count == 0 { cut } else { 0 };
             is_whole |= part.count > 0;
             is_repeated |= part.repeated && part.count > 0;
             *self.counts.of(part.fate) -= part.count;
@@ -372,13 +374,9 @@ impl Records {
             last.is_write = self.is_write;
             return;
         }
-        let fate = Fate::Flying;
-        let segment = self.segment;
-        let is_write = self.is_write;
-        let (sent_at, span_us, repeated) = (now, 0, false);
-        let record =
-            Record { start, end, sent_at, span_us, snapshot, fate, count, segment, repeated, is_write };
-        self.list.push_back(record);
+        let (segment, is_write) = (self.segment, self.is_write);
+        let sent = Record::sent(start, end, now, snapshot);
+        self.list.push_back(Record { count, segment, is_write, ..sent });
     }
 
     /// Bytes were retransmitted. Those that the peer already holds keep their fate.
@@ -543,7 +541,7 @@ impl Records {
         }
         let (whole, behind) = record.counts_at(at);
         let is_cut = whole == 0 || at != record.whole_before(at);
-        let tail = Record { start: at, count: behind, ..*record };
+        let tail = Record { start: at, count: behind, cut: 0, ..*record };
         (record.end, record.count) = (at, whole + u32::from(is_cut));
         if is_cut {
             *self.counts.of(record.fate) += 1;

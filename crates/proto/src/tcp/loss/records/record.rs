@@ -32,6 +32,8 @@ pub(in crate::tcp) struct Record {
     pub count: u32,
     /// Bytes of each of its segments but the last, which may have fewer; 0 if they are of several sizes.
     pub segment: u16,
+    /// Bytes of its first segment that are acknowledged, and no longer in it.
+    pub cut: u16,
     /// It was sent more than once.
     pub repeated: bool,
     /// The last of it is from a write before which nothing waited: its segments were sent one by one, although at one time of our clock.
@@ -39,6 +41,23 @@ pub(in crate::tcp) struct Record {
 }
 
 impl Record {
+    /// New bytes that were sent at `now`, as one segment.
+    pub fn sent(start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) -> Self {
+        Self {
+            start,
+            end,
+            sent_at: now,
+            span_us: 0,
+            snapshot,
+            fate: Fate::Flying,
+            count: 1,
+            segment: 0,
+            cut: 0,
+            repeated: false,
+            is_write: false,
+        }
+    }
+
     pub fn len(&self) -> u32 {
         self.end.since(self.start)
     }
@@ -65,6 +84,12 @@ impl Record {
     pub fn cut_segment_end(&self, at: SeqNum) -> Option<SeqNum> {
         let end = self.whole_after(at);
         (end != at && end != self.end).then_some(end)
+    }
+
+    /// The beginning of the segment that contains `at`, if that is another number and segments are before it.
+    pub fn cut_segment_start(&self, at: SeqNum) -> Option<SeqNum> {
+        let start = self.whole_before(at);
+        (start != at && start != self.start).then_some(start)
     }
 
     /// The beginning of the first segment at or after `at`, as far as segments are known; the record's end if there is
@@ -158,19 +183,7 @@ mod tests {
     fn record(len: u32, segment: u16) -> Record {
         let start = SeqNum::new(u32::MAX - 5);
         let count = len.div_ceil(u32::from(segment.max(1))).max(1);
-        let sent_at = Instant::from_micros(100);
-        Record {
-            start,
-            end: start + len,
-            sent_at,
-            span_us: 0,
-            snapshot: 0,
-            fate: Fate::Flying,
-            count,
-            segment,
-            repeated: false,
-            is_write: false,
-        }
+        Record { count, segment, ..Record::sent(start, start + len, Instant::from_micros(100), 0) }
     }
 
     /// The beginnings of segments, and the end of the last.

@@ -114,6 +114,22 @@ fn a_part_of_a_segment_is_a_record_of_none_and_not_ambiguous() {
 }
 
 #[test]
+fn the_rest_of_a_segment_knows_how_much_of_it_is_acknowledged() {
+    let mut burst = Records::new(seq(0));
+    burst.set_segment(100);
+    burst.sent(seq(0), seq(1000), at(7), 0);
+    for mut records in [ten(), burst] {
+        let mut parts = Vec::new();
+        for una in [100, 350, 380, 400, 1000] {
+            records.ack(seq(una), |part| parts.push((part.start, part.count, part.cut)));
+        }
+        assert_eq!(parts.iter().map(|(_, count, _)| count).sum::<u32>(), 10);
+        parts.retain(|(_, count, cut)| *count == 0 || *cut > 0);
+        assert_eq!(parts, [(seq(300), 0, 0), (seq(350), 0, 50), (seq(380), 1, 80)]);
+    }
+}
+
+#[test]
 fn segments_sent_before_the_latest_arrival_are_lost_after_the_reordering_window() {
     let mut records = ten();
     records.sack(seq(900), seq(1000), |_| {});
