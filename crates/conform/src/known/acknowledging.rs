@@ -498,8 +498,11 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
 /// Whether the peer echoes an answer that the kernel did not send, in the acknowledgment of a retransmission: it
 /// measures the time since that answer.
 fn echoes_an_answer_to_a_probe(pair: &Pair<'_>) -> bool {
-    // Only segments that are not too old.
-    let told = || pair.peer().filter(|(at, told)| told.end() >= pair.rcv_nxt_before(*at));
+    // Only segments that are not too old. A reset out of order acknowledges nothing.
+    let told = || {
+        let fits = |at, told: &Segment| told.end() >= pair.rcv_nxt_before(at) && !told.flags.has(Flags::RST);
+        pair.peer().filter(move |(at, told)| fits(*at, told))
+    };
     let Some(ack) = pair.acks().map(|told| told.ack).max() else { return false };
     let Some((last, cause)) = told().find(|(_, told)| told.ack == ack) else { return false };
     let has_echo = matches!(cause.timestamp(), Some((_, Echo::Last)));
