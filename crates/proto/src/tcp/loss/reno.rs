@@ -98,10 +98,14 @@ impl<P: Payload> Pcb<P> {
             }
             Phase::Loss => {
                 if is_duplicate && self.snd_max.after(recover) {
-                    // Everything outstanding at the timeout was marked lost, and stays so when it is retransmitted
-                    // (`lost_out`).
-                    let most = loss.records.count_from(recover);
-                    told = loss.count_duplicate(most);
+                    // Everything outstanding at the timeout was marked lost, and stays so when it is retransmitted, but
+                    // not when an echo has shown that it was not lost (`lost_out`).
+                    let is_lost = loss.undo.is_some();
+                    told = loss.count_duplicate(if is_lost {
+                        loss.records.count_from(recover)
+                    } else {
+                        u32::MAX
+                    });
                 } else if has_moved {
                     loss.stood_for = 0;
                 }
