@@ -169,18 +169,16 @@ impl<P: Payload> Pcb<P> {
 
     #[inline]
     fn small_may_go_if(&self, is_held: bool, ends: bool) -> bool {
-        let is_last = self.fin_queued && ends;
         let is_pushed = || self.nagle.is_pushed() && !is_held && self.is_push_current();
         let by_frto = || self.loss.as_deref().is_some_and(Loss::pushes_new_data);
-        if is_held || self.nagle.cork() {
-            return is_last || self.is_urgent() || by_frto() || is_pushed();
-        }
-        self.nagle.is_off() || is_last || self.snd_sml == self.snd_una || self.is_urgent() || by_frto()
+        let waits = is_held || self.nagle.cork() || !(self.nagle.is_off() || self.snd_sml == self.snd_una);
+        !waits || (self.fin_queued && ends) || self.is_urgent() || by_frto() || is_pushed()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::sack::SackBlock;
     use super::super::settings::{KeepaliveSettings, Settings};
     use super::super::tests::script::{ACK, MSS, Script, WND, ms, plain};
     use super::*;
@@ -212,6 +210,25 @@ mod tests {
         assert_eq!(end_of(MSS - 200), Some(MSS - 100));
         assert_eq!(end_of(MSS - 100), Some(MSS));
         assert_eq!(end_of(MSS), Some(MSS), "the rest waits for more");
+    }
+
+    /// As on Linux: `tcp_nagle_test` sees the push first.
+    #[test]
+    fn a_push_goes_on_when_nodelay_is_taken_back() {
+        for (nodelay, expected) in [(false, vec![MSS]), (true, vec![MSS, 100])] {
+            let mut t = Script::established(&Settings { sack: true, ..plain() });
+            // A short segment in flight, and the congestion window is full.
+            assert_eq!(t.write(100), [100]);
+            t.write(10 * MSS + 100);
+            t.pcb.set_nodelay(nodelay, t.snd);
+            t.pcb.set_nodelay(false, t.snd);
+            assert!(t.lens().is_empty());
+            let mut sack = t.ack_of(0, WND);
+            let start = t.place(0) + 100;
+            sack.options.sack = [SackBlock { start, end: start + 2 * MSS }].into_iter().collect();
+            let _ = t.input(sack, &[]);
+            assert_eq!(t.lens(), expected);
+        }
     }
 
     /// As on Linux (`tcp_write_wakeup`).
