@@ -32,9 +32,11 @@ impl<P: Payload> Pcb<P> {
     }
 
     fn steps(&mut self, seg: &mut Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
-        // Without ACK, SYN and RST: no peer sends such a segment, so it gets no answer, as on Linux.
+        // Without ACK, SYN and RST: no peer sends such a segment, so it gets no answer, as on Linux. Only behind a
+        // socket that is gone does Linux look at its number first (`tcp_timewait_state_process`).
+        let is_gone = self.orphaned && self.state == State::FinWait2;
         if self.answers_syn_again(&seg.header, now, &mut input.events)
-            || !seg.flags.any(Flags::ACK.with(Flags::SYN).with(Flags::RST))
+            || !(is_gone || seg.flags.any(Flags::ACK.with(Flags::SYN).with(Flags::RST)))
         {
             return Step::Break(());
         }

@@ -132,6 +132,18 @@ fn a_segment_without_ack_is_dropped() {
     }
 }
 
+/// As on Linux (`tcp_timewait_state_process`).
+#[test]
+fn a_segment_without_ack_is_answered_out_of_the_window_behind_a_close() {
+    for (closed, answers) in [(true, 1), (false, 0)] {
+        let mut t = Script::in_state(State::FinWait2, &plain(), closed);
+        assert!(t.input(t.raw(IRS + 1, 0, Flags::NONE), b"text").deliver.is_empty());
+        assert_eq!(t.output().len(), 0);
+        let _ = t.input(t.raw(IRS + 70_000, 0, Flags::NONE), &[]);
+        assert_eq!(t.output().len(), answers);
+    }
+}
+
 #[test]
 fn paws_drops_an_older_timestamp_and_acknowledges() {
     let mut t = with_timestamps();
