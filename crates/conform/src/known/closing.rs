@@ -330,10 +330,10 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         {
             return Some(Then::SkipStack);
         }
-        // In CLOSING as well, because TIME-WAIT is such a record.
-        let is_closing = is_over || latest_state(pair) == Some("CLOSING");
+        // In CLOSING as well, because TIME-WAIT is such a record. What acknowledged the FIN before was dropped.
+        let is_closing = latest_state(pair) == Some("CLOSING") || (is_over && is_first);
         let is_text = is_duplicate || (cause.len > 0 && !is_over);
-        return (is_closing && is_first && ends(cause) && is_text).then_some(Then::SkipStack);
+        return (is_closing && ends(cause) && is_text).then_some(Then::SkipStack);
     }
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
