@@ -42,7 +42,7 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
         let is_told = cause.len == 0 && ack.sack().iter().any(|block| block.1 == cause.end());
         let is_old = cause.end() > cause.seq && (cause.end() <= ack.ack || is_told);
         let is_repair = pair.times_sent(again.seq) > 1 || latest_figure(pair.earlier, "ca_state") == Some(4);
-        let is_again = again.len > 0 && again.ack == ack.ack && is_repair;
+        let is_again = again.end() > again.seq && again.ack == ack.ack && is_repair;
         let has_no_blocks = ack.sack().is_empty() || cause.len == 0;
         return (is_old && is_again && has_no_blocks).then_some(Then::SkipKernel);
     }
