@@ -212,8 +212,8 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// The peer's acknowledgments so far, except those that the kernel did not accept, those of data not yet sent at that
-    /// time, and segments that lie before what the kernel has acknowledged.
+    /// The peer's acknowledgments so far, except resets, those that the kernel did not accept, those of data not yet sent
+    /// at that time, and segments that lie before what the kernel has acknowledged.
     pub(super) fn acks(&self) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
         self.acks_before(usize::MAX)
     }
@@ -240,7 +240,8 @@ impl<'a> Pair<'a> {
         // An ACK with an old timestamp is dropped. `bytes_acked` may include the SYN.
         let is_taken = move |index, told: &Segment| u64::from(told.ack) <= acked(index).saturating_add(1);
         let told = self.peer().filter(move |(index, told)| {
-            *index < end && told.flags.has(Flags::ACK) && is_taken(*index, told)
+            let is_ack = told.flags.has(Flags::ACK) && !told.flags.has(Flags::RST);
+            *index < end && is_ack && is_taken(*index, told)
         });
         told.filter(move |(index, told)| {
             let then = tops.iter().rev().find(|(from, ..)| from <= index);
