@@ -65,10 +65,7 @@ impl<P: Payload> Pcb<P> {
                 self.forget_report();
             }
             let shut = self.persist.then_some(self.snd_wnd);
-            self.update_snd_wnd(seg.header.seq, moved, seg.header.window);
-            if self.snd_wl1.after(seg.header.seq) && self.is_passed_over(seg) {
-                self.take_wl1_back(seg.header.seq, seg.header.window);
-            }
+            self.update_snd_wnd(seg.header.seq, moved || self.is_passed_over(seg), seg.header.window);
             if shut.is_some_and(|before| before != self.snd_wnd) {
                 // A changed window ends a pause as a write does (`tcp_ack_update_window`).
                 self.restart_after_idle(self.snd_len, now);
@@ -102,7 +99,7 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn is_on_short_path(&self, seg: &Segment<P>) -> bool {
         let is_plain = !seg.flags.any(Flags::SYN.with(Flags::FIN).with(Flags::URG));
         let is_next = seg.header.seq == self.rcv_nxt && self.reass.is_none();
-        let is_same = self.scaled(seg.header.window) == self.snd_wnd && seg.header.options.sack.is_empty();
+        let is_same = self.is_told_again(seg.header.window) && seg.header.options.sack.is_empty();
         self.state == State::Established && is_plain && is_next && is_same
     }
 
@@ -119,7 +116,13 @@ impl<P: Payload> Pcb<P> {
     /// something to send.
     #[inline]
     pub(super) fn look_at_usage_after_text(&mut self, field: u16) {
-        self.look_at_usage_after(self.scaled(field) != self.snd_wnd);
+        self.look_at_usage_after(!self.is_told_again(field));
+    }
+
+    /// Whether this is the peer's window already.
+    #[inline]
+    pub(super) fn is_told_again(&self, field: u16) -> bool {
+        self.scaled(field) == self.snd_wnd
     }
 
     /// SYN-RECEIVED: the acknowledgment of our SYN opens the connection; any other is answered with a reset.
@@ -368,20 +371,12 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Accepts the window of a segment unless a newer one was seen. `moved`: the segment has moved SND.UNA.
-    pub(super) fn update_snd_wnd(&mut self, seq: SeqNum, moved: bool, field: u16) {
-        if self.brings_window(seq, moved, field) {
+    /// Accepts the window of a segment unless a newer one was seen. `is_latest`: the segment has moved SND.UNA, or is the
+    /// expected text and its window is unchanged, so later numbers count again (`tcp_update_wl`).
+    pub(super) fn update_snd_wnd(&mut self, seq: SeqNum, is_latest: bool, field: u16) {
+        if self.brings_window(seq, is_latest, field) {
             self.snd_wnd = self.scaled(field);
             self.max_snd_wnd = self.max_snd_wnd.max(self.snd_wnd);
-            self.snd_wl1 = seq;
-        }
-    }
-
-    /// Text that is expected next, and tells the window that is known, is the latest news of the peer, also where a segment
-    /// out of order had a later number (`tcp_rcv_established`).
-    #[cold]
-    pub(super) fn take_wl1_back(&mut self, seq: SeqNum, field: u16) {
-        if self.scaled(field) == self.snd_wnd {
             self.snd_wl1 = seq;
         }
     }

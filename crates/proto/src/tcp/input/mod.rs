@@ -162,11 +162,8 @@ impl<P: Payload> Pcb<P> {
             self.look_at_usage_after_text(header.window);
             0
         };
-        self.update_snd_wnd(last, moved, header.window);
+        self.update_snd_wnd(last, moved || self.is_told_again(header.window), header.window);
         if text.len > 0 {
-            if self.snd_wl1.after(last) {
-                self.take_wl1_back(last, header.window);
-            }
             self.advance_rcv_nxt(text, now);
         }
         acked

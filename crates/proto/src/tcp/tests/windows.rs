@@ -476,6 +476,20 @@ fn only_what_moves_the_window_and_nothing_else_is_a_window_update() {
     assert_eq!(is_update(0, 50_000), (true, true));
 }
 
+/// As on Linux (`tcp_update_wl`).
+#[test]
+fn expected_text_takes_the_number_of_the_window_back() {
+    for (text, window) in [(b"".as_slice(), WND), (b"text", WND / 2)] {
+        let mut t = Script::established(&plain());
+        let mut ahead = t.ack_of(0, WND);
+        ahead.seq += 1_000;
+        let _ = t.input(ahead, &[]);
+        let _ = t.input(t.ack_of(0, WND), text);
+        let _ = t.input(t.ack_of(0, WND / 2), &[]);
+        assert_eq!(t.pcb.snd_wnd, u32::from(window));
+    }
+}
+
 /// `__tcp_select_window`: a buffer that is more than half full.
 #[test]
 fn quick_acknowledgments_end_when_less_than_half_of_the_buffer_is_free() {
