@@ -178,7 +178,8 @@ pub(super) fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
             && pair.peer().take_while(|(at, _)| *at < index).any(|(_, fin)| is_fin(fin))
     };
     // A reset of its own may come when keepalive gives the connection up.
-    let is_late = |at: Duration| pair.peer().any(|it| is_its(it) && pair.scenario.events[it.0].at() + SLACK < at);
+    let is_late =
+        |at: Duration| pair.peer().any(|it| is_its(it) && pair.scenario.events[it.0].at() + SLACK < at);
     let goes_on = |record: &Record| match &record.what {
         What::State(_, state) => state.info.as_ref().is_none_or(|info| info.state != "CLOSED"),
         What::Sent(Packet::Tcp(sent)) => !sent.flags.has(Flags::RST) || is_late(record.at),

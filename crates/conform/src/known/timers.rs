@@ -115,16 +115,16 @@ pub(super) fn round_trip_of_text_that_was_waited_for(pair: &Pair<'_>) -> Option<
     (waits && (is_time || is_probe_of_new_text(pair))).then_some(Then::Stop)
 }
 
-/// Whether the stack sends new data although nothing has just happened: a tail loss probe.
+/// Whether one side sends new data although nothing has just happened, a tail loss probe, while the other waits.
 fn is_probe_of_new_text(pair: &Pair<'_>) -> bool {
-    let Some(Record { at, what: What::Sent(Packet::Tcp(text)) }) = pair.stack else { return false };
-    let times = pair.scenario.events.iter().map(|event| Duration::from_millis(event.at_ms.into()));
-    let latest = times.filter(|time| time <= at).max();
-    let waits = matches!(pair.kernel.map(|record| &record.what), Some(What::State(..)));
-    waits
-        && text.len > 0
-        && pair.times_sent(text.seq) == 0
-        && latest.is_some_and(|time| *at > time + SLACK * 2)
+    let probes = |record: Option<&Record>| {
+        let Some(Record { at, what: What::Sent(Packet::Tcp(text)) }) = record else { return false };
+        let times = pair.scenario.events.iter().map(|event| Duration::from_millis(event.at_ms.into()));
+        let latest = times.filter(|time| time <= at).max();
+        text.len > 0 && pair.times_sent(text.seq) == 0 && latest.is_some_and(|time| *at > time + SLACK * 2)
+    };
+    let waits = |record: Option<&Record>| matches!(record.map(|record| &record.what), Some(What::State(..)));
+    (probes(pair.stack) && waits(pair.kernel)) || (probes(pair.kernel) && waits(pair.stack))
 }
 
 /// The low bits of a cookie's timestamp (64 ms) store options, so the first round trip sample is too long by up to
@@ -231,7 +231,13 @@ pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
     let is_over = |record: &Option<&Record>| {
         record.is_some_and(|record| matches!(&record.what, What::State(_, state) if state.ready.error))
     };
-    (is_late && is_over(&pair.kernel) != is_over(&pair.stack)).then_some(Then::Stop)
+    // A closed socket shows no error, but sends no more probes.
+    let una = pair.acks().map(|told| told.ack).max().unwrap_or(1);
+    let goes_on = pair.is_shut()
+        && !matches!(pair.kernel.map(|record| &record.what), Some(What::Sent(_)))
+        && matches!(&pair.stack.map(|record| &record.what),
+            Some(What::Sent(Packet::Tcp(probe))) if probe.is_bare_ack() && probe.seq + 1 == una);
+    (is_late && (is_over(&pair.kernel) != is_over(&pair.stack) || goes_on)).then_some(Then::Stop)
 }
 
 /// For Sockeye, anything that arrives from the peer shows that it is alive (RFC 9293 section 3.8.4), also an ACK that a
