@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::timers::is_timer;
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::{ANSWER_MAX, CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK};
@@ -463,7 +464,7 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
     // Timers depend on it.
     let is_text = || pair.segments().is_some_and(|(kernel, stack)| kernel.len > 0 && stack.len > 0);
-    if pair.why.starts_with("rto:") || (pair.why.starts_with("time:") && is_text()) {
+    if pair.why.starts_with("rto:") || (pair.why.starts_with("time:") && is_text()) || is_timer(pair) {
         return echoes_an_answer_to_a_probe(pair).then_some(Then::Stop);
     }
     if let Some((cause, answer)) = pair.only_the_kernel_answers() {
@@ -495,28 +496,32 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
     (is_probe && is_limited).then_some(Then::SkipStack)
 }
 
-/// Whether the peer echoes an answer that the kernel did not send, in the acknowledgment of a retransmission: it
+/// Whether the peer has echoed an answer that the kernel did not send, in the acknowledgment of a retransmission: it
 /// measures the time since that answer.
 fn echoes_an_answer_to_a_probe(pair: &Pair<'_>) -> bool {
     // Only segments that are not too old. A reset out of order acknowledges nothing.
-    let told = || {
-        let fits = |at, told: &Segment| told.end() >= pair.rcv_nxt_before(at) && !told.flags.has(Flags::RST);
-        pair.peer().filter(move |(at, told)| fits(*at, told))
-    };
-    let Some(ack) = pair.acks().map(|told| told.ack).max() else { return false };
-    let Some((last, cause)) = told().find(|(_, told)| told.ack == ack) else { return false };
-    let has_echo = matches!(cause.timestamp(), Some((_, Echo::Last)));
-    let (at, events) = (pair.scenario.events[last].at(), &pair.scenario.events);
-    // The kernel's last segment before it was sent before a probe.
-    let sent_at = pair.earlier.iter().filter(|record| record.at < at).rev();
-    let sent_at =
-        sent_at.filter(|record| matches!(record.what, What::Sent(_))).map(|record| record.at).next();
-    let is_probe = |(index, probe): (usize, &Segment)| {
-        probe.len == 0
-            && probe.seq + 1 == pair.rcv_nxt_before(index)
-            && Some(events[index].at()) > sent_at.map(|at| at + SLACK)
-    };
-    has_echo && pair.peer().filter(|(index, _)| *index < last).any(is_probe)
+    let fits = |at, told: &Segment| told.end() >= pair.rcv_nxt_before(at) && !told.flags.has(Flags::RST);
+    let told = pair.peer().filter(|(at, told)| fits(*at, told));
+    let mut una = 1;
+    let mut news = told.filter(|(_, told)| {
+        let is_news = told.ack > una && pair.acks().any(|ack| ack.ack == told.ack);
+        una = una.max(if is_news { told.ack } else { 0 });
+        is_news
+    });
+    let events = &pair.scenario.events;
+    news.any(|(last, cause)| {
+        let at = events[last].at();
+        // The kernel's last segment before it was sent before a probe.
+        let mut sent = pair.earlier.iter().rev().filter(|record| record.at < at);
+        let sent_at = sent.find(|record| matches!(record.what, What::Sent(_))).map(|record| record.at);
+        let is_probe = |(index, probe): (usize, &Segment)| {
+            probe.len == 0
+                && probe.seq + 1 == pair.rcv_nxt_before(index)
+                && Some(events[index].at()) > sent_at.map(|at| at + SLACK)
+        };
+        let has_echo = matches!(cause.timestamp(), Some((_, Echo::Last)));
+        has_echo && pair.peer().filter(|(index, _)| *index < last).any(is_probe)
+    })
 }
 
 /// Least time between two of Sockeye's answers to probes, plus 3 ms by which a run on the kernel may be late.

@@ -148,7 +148,7 @@ pub(super) fn round_trip_of_a_closed_handshake(pair: &Pair<'_>) -> Option<Then> 
 }
 
 /// Whether a timer of one side retransmits something while the other side waits.
-fn is_timer(pair: &Pair<'_>) -> bool {
+pub(super) fn is_timer(pair: &Pair<'_>) -> bool {
     let again = |record: Option<&Record>| match record.map(|record| &record.what) {
         Some(What::Sent(Packet::Tcp(again))) => again.end() > again.seq && pair.times_sent(again.seq) > 0,
         _ => false,
