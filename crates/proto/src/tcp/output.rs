@@ -111,8 +111,7 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         let mut most = u32::MAX;
-        // Nothing is retransmitted before our SYN is acknowledged: the peer may not know the connection.
-        if self.loss.is_some() && !self.syn_unacked {
+        if self.loss.is_some() {
             cold_path();
             most = match self.transmit_recorded(rcv_space, now) {
                 ControlFlow::Break(recorded) => {

@@ -108,6 +108,13 @@ impl<P: Payload> Pcb<P> {
     ) -> core::ops::ControlFlow<Option<Transmit>, u32> {
         use core::ops::ControlFlow::{Break, Continue};
         let Some(loss) = self.loss.as_deref_mut() else { return Continue(u32::MAX) };
+        if self.syn_unacked {
+            // Nothing is retransmitted before our SYN is acknowledged: the peer may not know the connection. Its timer
+            // is no occasion to look for new text either (`tcp_fastopen_synack_timer`).
+            let is_over = loss.sends_only_repairs();
+            loss.end_repair_only();
+            return if is_over { Break(None) } else { Continue(u32::MAX) };
+        }
         if core::mem::take(&mut loss.probe_now) {
             return match self.transmit_tail_probe(rcv_space, now) {
                 Some(probe) => Break(Some(probe)),

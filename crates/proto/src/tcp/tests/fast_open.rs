@@ -10,7 +10,7 @@ use super::super::segment::{Flags, Header, Options, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
 use super::super::unreachable::Unreachable;
-use super::script::{ACK, FIN, IRS, ISS, RST, SYN, SYN_ACK, Script, WND, ms, plain, secs};
+use super::script::{ACK, FIN, IRS, ISS, MSS, RST, SYN, SYN_ACK, Script, WND, ms, plain, secs};
 use crate::seq::SeqNum;
 
 fn cookie() -> Cookie {
@@ -332,6 +332,17 @@ fn text_that_is_out_with_a_syn_ack_that_is_lost_twice_leaves_again_behind_the_ha
     assert_eq!((info.cwnd, info.ca_state), (info.snd_mss, CaState::Loss));
     let sent = t.output();
     assert_eq!((sent.len(), sent[0].header().seq), (1, SeqNum::new(ISS + 1)));
+}
+
+/// As on Linux (`tcp_fastopen_synack_timer`).
+#[test]
+fn the_timer_of_a_syn_ack_sends_no_new_text() {
+    let mut t = server(10);
+    t.write(30 * MSS);
+    let repeated = t.wait(secs(4));
+    assert!(repeated.iter().all(|(_, sent)| sent.header().flags == SYN_ACK), "{repeated:?}");
+    assert_eq!(repeated.len(), 2);
+    assert_eq!(t.write(1), [MSS]);
 }
 
 #[test]
