@@ -343,8 +343,12 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     let answers = is_plain_ack(kernel);
     let stack = match &pair.stack?.what {
         _ if !is_over => return None,
-        // A reset in the window has ended the record.
-        What::State(..) if pair.kernel_resets() && ended_by_a_reset(pair) => return Some(Then::Stop),
+        // A reset in the window has ended the record, so a SYN may open another connection.
+        What::State(..)
+            if (pair.kernel_resets() || kernel.flags.has(Flags::SYN)) && ended_by_a_reset(pair) =>
+        {
+            return Some(Then::Stop);
+        }
         What::Sent(Packet::Tcp(stack)) if is_plain_ack(stack) => stack,
         // The record echoes no mark.
         What::Sent(Packet::Tcp(stack)) if answers && only_echoes_a_mark(stack) => return Some(Then::GoOn),
