@@ -30,9 +30,23 @@ pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
         _ => false,
     };
     let is_text = is_new(pair.kernel) && (pair.why.starts_with("time:") || !is_new(pair.stack));
-    let is_text = is_text || (is_new(pair.stack) && !is_new(pair.kernel));
+    let is_text =
+        is_text || (is_new(pair.stack) && !is_new(pair.kernel)) || ends_before_a_repair_goes_on(pair);
     let is_ack = pair.cause().is_some();
     (is_cubic && is_slow_start && (is_ack && is_figure || is_text)).then_some(Then::Stop)
+}
+
+/// Whether the kernel ends slow start in a repair, with the threshold at the window, and the stack repeats more.
+fn ends_before_a_repair_goes_on(pair: &Pair<'_>) -> bool {
+    let (Some(What::State(_, State { info: Some(kernel), .. })), Some(What::Sent(Packet::Tcp(again)))) =
+        (pair.kernel.map(|record| &record.what), pair.stack.map(|record| &record.what))
+    else {
+        return false;
+    };
+    let threshold = kernel.get("snd_ssthresh");
+    let is_over =
+        threshold == kernel.get("snd_cwnd") && threshold < latest_figure(pair.earlier, "snd_ssthresh");
+    is_over && again.len > 0 && pair.times_sent(again.seq) > 0
 }
 
 /// The ACK that undoes a timeout lets the window grow as in the slow start before it: the stack's window is as large as
