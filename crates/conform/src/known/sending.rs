@@ -185,51 +185,24 @@ pub(super) fn unused_window_of_a_full_socket(pair: &Pair<'_>) -> Option<Then> {
     (is_it && has_sent && is_full).then_some(Then::Stop)
 }
 
-/// Data with PSH is cut into packets again, because it has more SACK blocks beside it or segments have become smaller.
-/// In Sockeye, PSH stays with the byte for which it was set. In the kernel it is at the end of the packet from which
-/// the data was cut; a SACK block or a retransmission may have joined the data to that packet.
+/// PSH is at the end of a packet. The kernel fills up the first packet that waits for a window although it is not sent, and
+/// then cuts it for more SACK blocks; and it joins packets that a block reports together, also if the peer then discards
+/// them. In Sockeye, PSH stays with the byte for which it was set until that byte is sent.
 pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let is_push = stack.flags == kernel.flags.with(Flags::PSH) && stack.flags != kernel.flags;
     let is_same = (kernel.seq, kernel.len) == (stack.seq, stack.len) && kernel.len > 0;
-    // What a retransmission joined to pushed data remains alone.
+    let is_push = stack.flags == kernel.flags.with(Flags::PSH) && stack.flags != kernel.flags;
     let is_pushed = kernel.flags == stack.flags.with(Flags::PSH) && stack.flags != kernel.flags;
-    let joins = |text: &Segment| text.seq < kernel.seq && text.end() == kernel.end();
-    let is_rest = pair.texts().any(|text| joins(text) && text.flags.has(Flags::PSH));
-    let was_alone = pair.texts().any(|text| text.seq == kernel.seq && !text.flags.has(Flags::PSH));
-    if pair.why.starts_with("flags:") && is_pushed && is_same && is_rest && was_alone {
-        return Some(Then::GoOn);
+    if !(pair.why.starts_with("flags:") && is_same && (is_push || is_pushed)) {
+        return None;
     }
-    // What fills a small window was cut from a packet, of which the rest keeps the mark of a probe.
-    let was_probe = || pair.by_timer().any(|text| text.end() == kernel.seq && text.flags.has(Flags::PSH));
-    // What was thrown away had been joined with pushed data.
-    let has_mark = || was_probe() || was_thrown_away(pair, kernel.seq);
-    if pair.why.starts_with("flags:") && is_pushed && is_same && has_mark() {
-        return Some(Then::GoOn);
-    }
-    // What is new is cut from packets that were written when other blocks were sent.
-    let is_other = is_push || is_pushed;
-    if pair.why.starts_with("flags:") && is_other && is_same && is_written_beside_others(pair, kernel) {
-        return Some(Then::GoOn);
-    }
-    let count = kernel.sack().len();
-    // It was longer by the difference when it was first cut, or went on beyond this end when it was last sent.
-    let is_cut_anew = pair.texts().any(|text| {
-        let fewer = text.sack().len();
-        let goes_on = text.seq == kernel.seq && text.end() > kernel.end();
-        let is_longer = text.len == kernel.len + 8 * u32::try_from(count.saturating_sub(fewer)).unwrap_or(0);
-        fewer < count && (goes_on || is_longer)
-    });
-    // Or its packet had become larger: it was retransmitted with what follows, or reported together with it and then
-    // discarded by the peer.
-    let was_pushed = pair
-        .texts()
-        .any(|text| text.flags.has(Flags::PSH) && text.end() > kernel.seq && text.end() <= kernel.end());
-    let goes_on = |(start, end): (u32, u32)| start <= kernel.seq && kernel.end() < end;
-    let is_cut_off = pair.texts().any(|text| goes_on((text.seq, text.end())))
-        || pair.acks().any(|told| told.sack().iter().any(|block| goes_on(*block)));
-    let is_it = is_cut_anew || (was_pushed && is_cut_off);
-    (pair.why.starts_with("flags:") && is_push && is_same && is_it).then_some(Then::Stop)
+    // The packet was longer by the room of the further blocks when it was filled up.
+    let is_cut = |text: &Segment| {
+        let more = kernel.sack().len().saturating_sub(text.sack().len());
+        more > 0 && text.len == kernel.len + 8 * u32::try_from(more).unwrap_or(0)
+    };
+    let is_cut = is_push && pair.times_sent(kernel.seq) == 0 && pair.texts().any(is_cut);
+    (is_cut || was_thrown_away(pair, kernel.seq)).then_some(Then::GoOn)
 }
 
 /// The peer has discarded what it had reported. The kernel retransmits it as it was sent, or as its blocks have joined it. Sockeye has joined what a block
@@ -268,31 +241,6 @@ fn was_thrown_away(pair: &Pair<'_>, seq: u32) -> bool {
     };
     let una = pair.acks().map(|told| told.ack).max();
     pair.times_sent(seq) > 0 && una <= Some(seq) && pair.acks().any(holds)
-}
-
-/// Whether this new data may be cut from packets that have no room for its SACK blocks, or room for more: at the time of
-/// an earlier write, segments had another number of blocks.
-fn is_written_beside_others(pair: &Pair<'_>, text: &Segment) -> bool {
-    let (mut next, mut blocks) = (1, 0);
-    let mut is_other = pair.earlier.iter().map(|record| match &record.what {
-        What::Sent(Packet::Tcp(sent)) if !sent.flags.has(Flags::RST) => {
-            blocks = sent.sack().len();
-            false
-        }
-        What::Returned(index, Ok(len)) if pair.scenario.events[*index].action.written().is_some() => {
-            let start = next;
-            next += len;
-            start < text.end() && blocks != text.sack().len()
-        }
-        _ => false,
-    });
-    let is_push = |text: &Segment| text.flags.has(Flags::PSH);
-    let is_same = |old: &Segment| (old.seq, old.end(), is_push(old)) == (text.seq, text.end(), is_push(text));
-    // New, or the same again, or its beginning, if the window has room for no more.
-    let is_begin = |old: &Segment| old.seq == text.seq && old.end() > text.end() && is_push(old);
-    let is_again = |old: &Segment| is_same(old) || (is_begin(old) && !is_push(text));
-    let is_it = pair.times_sent(text.seq) == 0 || pair.texts().any(is_again);
-    is_it && is_other.any(|is_other| is_other)
 }
 
 /// The rest of a retransmission that was cut for a small window counts as two segments in the kernel if it is longer

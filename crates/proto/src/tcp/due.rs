@@ -1,6 +1,6 @@
 //! When output has something to do: this saves calls of [`Pcb::transmit_into`].
 //!
-//! Both functions repeat decisions of `output.rs` and change nothing. Invariants: [`Pcb::snd_due_at`] is never too
+//! The functions repeat decisions of `output.rs` and change nothing. Invariants: [`Pcb::snd_due_at`] is never too
 //! large for bytes that the application will append, or a stream would stall; if [`Pcb::has_sent_all`] is true, a call
 //! would neither send nor start a timer. Tests: `tests/output.rs`; `tests/world.rs` checks the second for each segment
 //! of each test.
@@ -12,6 +12,12 @@ use super::state::State;
 use super::timers::NEVER;
 
 impl<P: Payload> Pcb<P> {
+    /// Whether the congestion window has room for another segment (`tcp_cwnd_test`).
+    pub fn has_congestion_room(&self) -> bool {
+        let mss = u32::from(self.mss);
+        self.recovery.window(&self.cc, mss).saturating_sub(self.snd_nxt.since(self.snd_una)) >= mss
+    }
+
     /// Bytes of `so_snd`, which has `snd_len`, that have not been sent.
     #[inline]
     pub fn unsent(&self, snd_len: u32) -> u32 {

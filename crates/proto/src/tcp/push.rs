@@ -239,7 +239,9 @@ impl Pushes {
             (self.mss, self.wnd_max) = (mss, wnd_max);
             let most = RUN_MAX.min(half_of_window(wnd_max));
             let full = if self.is_joined { (most - most % mss.max(1)).max(mss) } else { mss };
-            self.fill_first_run(full, len);
+            if pcb.has_congestion_room() {
+                self.fill_first_run(full, len);
+            }
             self.run_max = full;
         }
         if self.kept.is_some() {
@@ -247,8 +249,8 @@ impl Pushes {
         }
     }
 
-    /// A full run has `full` bytes from now on. The first of two queued runs is filled up from the other, even if it is
-    /// not sent (`tcp_grow_skb`). The buffer has `len` bytes.
+    /// A full run has `full` bytes from now on. The first of two queued runs is filled up from the other, even if the peer's
+    /// window has no room for it (`tcp_write_xmit`). The buffer has `len` bytes.
     fn fill_first_run(&mut self, full: u32, len: u32) {
         if self.run == self.sent + self.run_max && full > self.run_max {
             self.run = (self.sent + full).min(self.front + len);
@@ -261,6 +263,9 @@ impl Pushes {
     pub fn leaves<P: Payload>(&mut self, len: u32, end: u32, mss: u32, pcb: &Pcb<P>) -> bool {
         let at = self.front + end;
         let is_marked = self.has_mark(at - len, at);
+        if is_marked && (self.last != at || self.kept.is_some()) {
+            self.gather(at - len, at);
+        }
         if !at.after(self.sent) {
             return is_marked || self.leaves_again(at - len, at, mss, pcb);
         }
@@ -315,7 +320,7 @@ impl Pushes {
     pub fn mark_probe(&mut self, offset: u32, len: u32) {
         let (start, packet_end) = (self.sent, self.sent + self.run_max);
         self.pushed = self.pushed.max(packet_end.min(self.front + len));
-        let is_cut = (self.front + offset).before(packet_end) && self.last.after(packet_end);
+        let is_cut = (self.front + offset).before(packet_end) && packet_end.before(self.front + len);
         if is_cut && !self.has_mark(start, packet_end) {
             self.mark_before_last(packet_end);
         }
@@ -342,8 +347,26 @@ impl Pushes {
         }
     }
 
-    /// Whether a mark follows a byte from `start` up to `end`: then the segment has PSH, even if it was cut anew and
-    /// continues after the mark (`tcp_grow_skb`).
+    /// `start` to `end` is one packet now, whose flags are at its end (`tcp_grow_skb`, `tcp_collapse_retrans`): if it is cut
+    /// later, the last part has PSH (`tcp_fragment`).
+    #[inline(never)]
+    fn gather(&mut self, start: SeqNum, end: SeqNum) {
+        if let Some(kept) = self.kept.as_deref_mut() {
+            let first = kept.marks.partition_point(|mark| mark.at_or_before(start));
+            let behind = kept.marks.partition_point(|mark| mark.at_or_before(end));
+            if behind == first + 1 && kept.marks[first] == end {
+                return;
+            }
+            kept.marks.drain(first..behind);
+        }
+        if self.last.after(start) && self.last.at_or_before(end) {
+            self.last = end;
+        } else {
+            self.mark_before_last(end);
+        }
+    }
+
+    /// Whether a mark follows a byte from `start` up to `end`: then the segment has PSH.
     #[inline]
     fn has_mark(&self, start: SeqNum, end: SeqNum) -> bool {
         let is_inside = |mark: SeqNum| mark.after(start) && mark.at_or_before(end);

@@ -1,5 +1,6 @@
 //! Where PSH stands.
 
+use super::super::cc::{Algorithm, Cc};
 use super::super::settings::Settings;
 use super::super::tests::script::{MSS, Script, WND, plain};
 use super::*;
@@ -228,6 +229,11 @@ fn what_a_probe_leaves_of_its_packet_has_psh_too() {
         pushes.mark_probe(offset, 9_000);
         assert_eq!(marks(&pushes, 9_000), expected);
     }
+    // What waits behind it is held back.
+    let mut pushes = Pushes { run_max: 1_000, ..towards(50_000) };
+    pushes.written(9_000, 9_000, Then::More);
+    pushes.mark_probe(600, 9_000);
+    assert_eq!(marks(&pushes, 9_000), [600, 1_000]);
     // The packet ends with the text, or at a mark.
     let mut pushes = towards(50_000);
     pushes.written(900, 900, Then::Ends);
@@ -373,6 +379,40 @@ fn the_first_of_two_runs_that_wait_is_filled_up_when_segments_are_longer() {
         pushes.run = SeqNum::new(run);
         pushes.settle(&t.pcb, written);
         assert_eq!(pushes.run, SeqNum::new(expected), "{mss} {written} {run}");
+    }
+}
+
+/// As on Linux, where output first asks whether the congestion window has room (`tcp_write_xmit`).
+#[test]
+fn the_first_run_is_not_filled_up_while_the_congestion_window_is_full() {
+    for (flight, expected) in [(9, 1_000), (10, 900)] {
+        let mut t = Script::established(&Settings { nodelay: true, ..plain() });
+        t.pcb.cc = Cc::new(Algorithm::NewReno, 1_000, false).with_window(10_000, 1 << 30);
+        t.write(flight * MSS);
+        let mut pushes = Pushes { mss: 900, run_max: 900, ..Pushes::new(false, BURST_MIN) };
+        pushes.run = SeqNum::new(flight * MSS + 900);
+        pushes.settle(&t.pcb, flight * MSS + 1_400);
+        assert_eq!(pushes.run, SeqNum::new(flight * MSS + expected), "{flight}");
+    }
+}
+
+/// The flags are at the end of a packet, also if it is cut later (`tcp_fragment`).
+#[test]
+fn marks_inside_what_leaves_are_one_at_its_end() {
+    for (marked, start, end, expected) in [
+        (vec![300, 600], 0, 1_000, vec![1_000, 9_000]),
+        (vec![300, 1_000], 0, 1_000, vec![1_000, 9_000]),
+        (vec![300, 1_001], 0, 1_000, vec![1_000, 1_001, 9_000]),
+        (vec![300, 600], 300, 600, vec![300, 600, 9_000]),
+        (vec![300, 600], 8_500, 9_400, vec![300, 600, 9_400]),
+        (vec![8_600], 8_500, 9_000, vec![9_000]),
+    ] {
+        let mut t = Script::established(&plain());
+        t.snd = 9_400;
+        let mut pushes = Pushes { last: SeqNum::new(9_000), ..towards(50_000) };
+        marked.iter().for_each(|at| pushes.mark_within(*at));
+        assert!(pushes.leaves(end - start, end, MSS, &t.pcb));
+        assert_eq!(marks(&pushes, 9_400), expected, "{marked:?} {start} {end}");
     }
 }
 
