@@ -306,32 +306,36 @@ pub(super) fn base_of_ipv6(pair: &Pair<'_>) -> Option<Then> {
     (is_base && is_searching(pair) && pair.scenario.is_ipv6).then_some(Then::Stop)
 }
 
-/// If a segment no longer than the base size is not acknowledged, the kernel takes this as a sign of a black hole.
+/// If a segment no longer than the base size is not acknowledged, the kernel takes this as a sign of a black hole, and makes
+/// segments smaller again and again. Sockeye makes none smaller than those that every path is believed to carry.
 pub(super) fn black_hole_of_a_small_segment(pair: &Pair<'_>) -> Option<Then> {
-    if is_below_the_least(pair) {
-        return Some(Then::Stop);
-    }
-    let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let (theirs, ours, options) = match pair.segments() {
+        Some((kernel, stack)) if kernel.seq == stack.seq => {
+            (kernel.len.into(), stack.len.into(), if stack.timestamp().is_some() { 12 } else { 0 })
+        }
+        Some(_) => return None,
+        None => {
+            let mss = |state: &State| state.info.as_ref()?.get("snd_mss");
+            let (kernel, stack) = pair.states()?;
+            (mss(kernel)?, mss(stack)?, 0)
+        }
+    };
+    let least = if pair.scenario.is_ipv6 { 1280 } else { LEAST_MTU };
+    let headers = headers(pair.scenario.is_ipv6);
     let una = pair.acks().map(|told| told.ack).max()?;
     let out = pair.texts().map(Segment::end).max()?.saturating_sub(una);
-    let (theirs, ours) = (kernel.get("snd_mss")?, stack.get("snd_mss")?);
-    // Or to half of the size, if that is less.
-    let is_base = theirs <= BASE && (ours > BASE || theirs == ours / 2);
-    let is_it = pair.why.starts_with("snd_mss:") && is_base && is_searching(pair);
-    (is_it && u64::from(out) <= BASE).then_some(Then::Stop)
-}
-
-/// Whether the kernel makes segments of the base size or less half as large again and again, and Sockeye no smaller than
-/// those that every path is believed to carry.
-fn is_below_the_least(pair: &Pair<'_>) -> bool {
-    let half = |size: u64| Some(size) == latest_figure(pair.earlier, "snd_mss").map(|mss| mss / 2);
-    let is_it = |(kernel, stack): (&Segment, &Segment)| {
-        let options = if stack.timestamp().is_some() { 12 } else { 0 };
-        let is_least = headers(pair.scenario.is_ipv6) + options + stack.len as usize == LEAST_MTU;
-        kernel.seq == stack.seq && half(kernel.len.into()) && is_least && kernel.len < stack.len
-    };
-    is_searching(pair) && pair.segments().is_some_and(is_it)
+    let is_short = u64::from(out) <= BASE.max((least - headers) as u64);
+    let is_least = ours + (headers + options) as u64 <= least as u64;
+    // The base, or the peer's size, or half of that, and so on.
+    let largest = pair.earlier.iter().filter_map(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => info.get("snd_mss"),
+        _ => None,
+    });
+    let largest = largest.max()?.min(BASE);
+    let is_half = theirs > 0 && (0..8).any(|times| largest >> times == theirs);
+    let is_size = ["snd_mss:", "length:", "flags:"].iter().any(|why| pair.why.starts_with(why));
+    let is_it = is_size && theirs < ours && is_half && (is_short || is_least);
+    (is_it && is_searching(pair)).then_some(Then::Stop)
 }
 
 /// The sizes that a search for the path's MTU tries, and when.
