@@ -340,6 +340,10 @@ pub(super) fn duplicate_at_a_joint(pair: &Pair<'_>) -> Option<Then> {
     let is_inside = |block: &(u32, u32)| block.0 < start && end <= block.1;
     // A part of a joined packet may be the duplicate. If it lies inside the packet, later reports of the kernel differ, too.
     let is_duplicate = cause.seq <= start && end <= cause.end() && stack.sack().get(1).is_some_and(is_inside);
+    let is_missing = pair.why.starts_with("option") && *kernel.sack() == stack.sack()[1..];
+    if is_duplicate && is_missing && is_behind_a_joint(pair, start, end)? {
+        return Some(Then::Stop);
+    }
     let is_joint = pair.taken_before(pair.index()?).any(|text| text.len > 0 && text.end() == cause.seq);
     let fin = u32::from(cause.flags.has(Flags::FIN));
     let is_same = |(a, b): (&(u32, u32), &(u32, u32))| a == b || *a == (b.0, b.1 + fin);
@@ -347,6 +351,17 @@ pub(super) fn duplicate_at_a_joint(pair: &Pair<'_>) -> Option<Then> {
     let is_it = is_duplicate && is_joint && is_same && kernel.sack().first().is_some_and(is_inside);
     let then = if start == cause.seq { Then::GoOn } else { Then::Stop };
     (is_it && pair.why.starts_with("option")).then_some(then)
+}
+
+/// Whether this data is inside data that was joined so, behind the segment that the kernel did not look at. That segment is
+/// the last in its queue, so it takes what begins behind it for new.
+fn is_behind_a_joint(pair: &Pair<'_>, start: u32, end: u32) -> Option<bool> {
+    let texts: Vec<_> = pair.taken_before(pair.index()?).filter(|text| text.len > 0).collect();
+    Some(texts.iter().enumerate().any(|(at, joined)| {
+        let mut before = texts[..at].iter();
+        let is_joint = before.clone().any(|text| text.end() == joined.seq);
+        is_joint && end <= joined.end() && before.any(|text| (joined.seq + 1..=start).contains(&text.end()))
+    }))
 }
 
 /// The ACK of the segment that brought a duplicate reports it (RFC 2883 section 4). If the kernel's fast path takes the
@@ -418,6 +433,15 @@ const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);
 ///
 /// In SYN-RECEIVED, Sockeye sends up to sixteen for each handshake, without an interval.
 pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
+    if let Some((kernel, stack)) = pair.segments() {
+        // A challenge reports no duplicate.
+        let cause = pair.cause()?;
+        let top = pair.texts().map(Segment::end).max().unwrap_or(1);
+        let is_it = pair.why == "options" && kernel.sack().first() == Some(&(cause.seq, cause.end()));
+        let is_bare = kernel.is_bare_ack() && stack.is_bare_ack() && cause.end() <= kernel.ack;
+        return (is_it && is_bare && cause.ack > top && kernel.sack()[1..] == *stack.sack())
+            .then_some(Then::GoOn);
+    }
     if let Some((cause, answer)) = pair.only_the_stack_answers() {
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         let sent = || pair.earlier.iter().filter_map(|record| Some((record.at, record.segment()?)));
