@@ -49,6 +49,11 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_again = pair.times_sent(kernel.seq) > 0;
+    // Without SACK, data behind a hole shows it by a mark, which only an answer to that data echoes.
+    let is_echo = pair.why.starts_with("flags:") && stack.flags == kernel.flags.with(Flags::ECE);
+    if is_echo && is_again && cause.ecn == CE && cause.len > 0 && kernel.seq == stack.seq {
+        return Some(Then::GoOn);
+    }
     // New data that decides whether a timeout was needed is sent in the same way.
     let is_timeout = latest_figure(pair.earlier, "ca_state") == Some(4);
     // Sockeye's SACK blocks do not include a FIN.
@@ -64,6 +69,9 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let is_it = (is_sent && is_before) || (is_reset && pair.why.starts_with("flags:"));
     ((is_again || is_timeout) && is_it && cause.end() > cause.seq).then_some(Then::Stop)
 }
+
+/// The mark of congestion in the IP header.
+const CE: u8 = 3;
 
 /// An echoed ECN mark reduces Sockeye's window less than a loss does (RFC 8511), and at once. The kernel reduces it as
 /// for a loss, in the course of a round trip. From then on, everything that depends on the window may differ.
