@@ -325,6 +325,15 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     if fills_the_buffer(pair) {
         return Some(Then::Stop);
     }
+    if let (What::Returned(index, Ok(kernel)), What::Returned(_, Ok(stack))) =
+        (&pair.kernel?.what, &pair.stack?.what)
+    {
+        // What a tiny window takes during a write makes room for as much.
+        let is_write = pair.scenario.events.get(*index).is_some_and(|event| event.action.written().is_some());
+        let wnd = latest_figure(pair.earlier, "snd_wnd")?;
+        let is_it = (1..LEAST_PACKET).contains(&wnd) && u64::from(*stack) == u64::from(*kernel) + wnd;
+        return (is_write && is_it).then_some(Then::Stop);
+    }
     if let Some(Record { what: What::Sent(Packet::Tcp(text)), .. }) = pair.stack
         && text.len > 0
         && !pair.kernel_sends(text.seq)
