@@ -341,14 +341,11 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let answers = is_plain_ack(kernel);
+    let is_another = pair.kernel_resets() || kernel.flags.has(Flags::SYN);
     let stack = match &pair.stack?.what {
         _ if !is_over => return None,
         // A reset in the window has ended the record, so a SYN may open another connection.
-        What::State(..)
-            if (pair.kernel_resets() || kernel.flags.has(Flags::SYN)) && ended_by_a_reset(pair) =>
-        {
-            return Some(Then::Stop);
-        }
+        What::State(..) if is_another && ended_by_a_reset(pair) => return Some(Then::Stop),
         What::Sent(Packet::Tcp(stack)) if is_plain_ack(stack) => stack,
         // The record echoes no mark.
         What::Sent(Packet::Tcp(stack)) if answers && only_echoes_a_mark(stack) => return Some(Then::GoOn),

@@ -217,6 +217,13 @@ impl Loss {
         self.is_only_repair = false;
     }
 
+    /// The same. Returns whether it may send nothing else.
+    fn ends_repair_only(&mut self) -> bool {
+        let ends = self.sends_only_repairs();
+        self.end_repair_only();
+        ends
+    }
+
     /// Output has ended: what comes next is judged anew.
     pub(super) fn end_output(&mut self) {
         self.is_looked_at = false;

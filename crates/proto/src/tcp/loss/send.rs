@@ -99,7 +99,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The range to be sent before new data. `Break` if new data must wait, else the largest number of its bytes that
-    /// may be sent at once: whole segments.
+    /// may be sent at once: whole segments. Nothing is retransmitted before our SYN is acknowledged: the peer may not know
+    /// the connection. Its timer is no occasion to look for new text either (`tcp_fastopen_synack_timer`).
     #[inline(never)]
     pub(in crate::tcp) fn transmit_recorded(
         &mut self,
@@ -109,11 +110,7 @@ impl<P: Payload> Pcb<P> {
         use core::ops::ControlFlow::{Break, Continue};
         let Some(loss) = self.loss.as_deref_mut() else { return Continue(u32::MAX) };
         if self.syn_unacked {
-            // Nothing is retransmitted before our SYN is acknowledged: the peer may not know the connection. Its timer
-            // is no occasion to look for new text either (`tcp_fastopen_synack_timer`).
-            let is_over = loss.sends_only_repairs();
-            loss.end_repair_only();
-            return if is_over { Break(None) } else { Continue(u32::MAX) };
+            return if loss.ends_repair_only() { Break(None) } else { Continue(u32::MAX) };
         }
         if core::mem::take(&mut loss.probe_now) {
             return match self.transmit_tail_probe(rcv_space, now) {
