@@ -318,10 +318,10 @@ impl Pushes {
     /// PSH, and so has the rest of the packet from which it is cut; the whole packet counts as pushed
     /// (`tcp_write_wakeup` does both before it cuts).
     pub fn mark_probe(&mut self, offset: u32, len: u32) {
-        let (start, packet_end) = (self.sent, self.sent + self.run_max);
+        let packet_end = self.sent + self.run_max;
         self.pushed = self.pushed.max(packet_end.min(self.front + len));
         let is_cut = (self.front + offset).before(packet_end) && packet_end.before(self.front + len);
-        if is_cut && !self.has_mark(start, packet_end) {
+        if is_cut {
             self.mark_before_last(packet_end);
         }
         self.mark_within(offset);

@@ -234,6 +234,10 @@ fn what_a_probe_leaves_of_its_packet_has_psh_too() {
     pushes.written(9_000, 9_000, Then::More);
     pushes.mark_probe(600, 9_000);
     assert_eq!(marks(&pushes, 9_000), [600, 1_000]);
+    // What was left of another packet was filled up.
+    pushes.sent = SeqNum::new(600);
+    pushes.mark_probe(1_100, 9_000);
+    assert_eq!(marks(&pushes, 9_000), [600, 1_000, 1_100, 1_600]);
     // The packet ends with the text, or at a mark.
     let mut pushes = towards(50_000);
     pushes.written(900, 900, Then::Ends);
