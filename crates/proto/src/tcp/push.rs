@@ -3,7 +3,8 @@
 //! RFC 9293 section 3.9.1.2 lets a sender set PSH as it likes if it does not hold data back for ever. Linux sets PSH at
 //! the end of a write, and when more than half of the largest window that the peer ever offered was written since the
 //! last PSH: otherwise, a receiver that waits for PSH could hold back everything that fits into its window. The marks
-//! are on positions, not on segments, so a retransmitted segment has the same PSH. Written data that is not sent yet is
+//! are on positions, not on segments, so a retransmitted segment has the same PSH. A mark inside a segment moves to the
+//! segment's end when it is sent, and stays there if it is cut later. Written data that is not sent yet is
 //! in runs of whole segments (Linux: one socket buffer), or of one segment if Linux would not join segments
 //! (`gso_max_segs` is 1). A write continues the last run, and removes the mark at its end. Also, the last of several
 //! segments that are sent together for the first time has PSH. They are one packet for the device or for generic

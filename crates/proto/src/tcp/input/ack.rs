@@ -385,9 +385,9 @@ impl<P: Payload> Pcb<P> {
     /// unknown which is newer. Since a window does not shrink, the larger one counts, or a closed one. (RFC 9293
     /// section 3.10.7.4 uses the last to arrive.)
     #[inline]
-    pub(super) fn brings_window(&self, seq: SeqNum, moved: bool, field: u16) -> bool {
+    pub(super) fn brings_window(&self, seq: SeqNum, is_latest: bool, field: u16) -> bool {
         let is_same = || self.snd_wl1 == seq && (field == 0 || self.scaled(field) > self.snd_wnd);
-        moved || self.snd_wl1.before(seq) || is_same()
+        is_latest || self.snd_wl1.before(seq) || is_same()
     }
 
     fn scaled(&self, field: u16) -> u32 {
