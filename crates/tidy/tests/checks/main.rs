@@ -11,11 +11,10 @@
 //! | documentation | `cargo doc --workspace --no-deps`, with the same features, warnings refused |
 //! | shapes | the pages of that documentation have each method of tokio's sources, and of a list of `std`'s: `shapes.rs` |
 //! | socket2's options | those pages have the methods that a table names for the options of `socket2`: `socket2.rs` |
-//! | tokio's tests | tokio's tests of its sockets, on ours: `tokio_suite.rs`, workspace `tests/tokio-suite` |
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf`, with `experiments`; those of `sockeye-mbuf` without it, too; two processes at once |
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on, warnings refused; those of `sockeye-mbuf` with it, too |
 //! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
-//! | other libraries | `cargo test --workspace --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, those of the simulator with axum, tonic and openraft, tests, the bench's applications, and the programs of the two simulators |
+//! | other libraries | `cargo test --workspace --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, those of the simulator with axum, tonic and openraft, tests, the bench's applications, the programs of the two simulators, and tokio's tests of its sockets, on ours: `tokio_suite.rs` |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
 //! | other machines | the tests of `sockeye` without devices on 64-bit ARM, under qemu's user emulation; clippy for Android, macOS and Windows; with `--ignored` more, and those of the portable files on this machine: `platforms.rs` |
@@ -138,12 +137,14 @@ fn the_counting_build_counts_each_hand_off() {
 
 /// A workspace of its own, so that a first build of the command compiles no HTTP library. The programs that the bench takes from it are tested, too.
 #[test]
-fn other_libraries_work_on_our_sockets_and_the_bench_has_programs_of_them() {
-    Child::cargo("test")
+fn other_libraries_and_tokios_own_tests_work_on_our_sockets_and_the_bench_has_programs_of_them() {
+    let Some(names) = tokio_suite::prepare() else { return };
+    let child = Child::cargo("test")
         .args(["--manifest-path", "apps/glue/Cargo.toml", "--workspace", "--locked"])
         // With it, tokio's `select!` follows from the seed of a simulation.
-        .env("RUSTFLAGS", "--cfg tokio_unstable")
-        .run_tests("glue");
+        .env("RUSTFLAGS", "--cfg tokio_unstable");
+    let Some(output) = child.output("glue") else { return };
+    tokio_suite::all_passed(&names, &String::from_utf8_lossy(&output.stdout));
 }
 
 /// The oldest compiler, by rustup's name.
