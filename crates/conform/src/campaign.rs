@@ -14,15 +14,17 @@ use crate::wheel::PHASES;
 use crate::{driven, kernel};
 
 /// A scenario differs if none of this many undisturbed runs of the kernel agrees with the stack's.
-pub const RUNS: usize = 3;
+pub const RUNS: usize = 6;
 /// The largest number of runs of the kernel, disturbed or not.
-pub const TRIES: usize = 6;
+pub const TRIES: usize = 12;
+/// The same for a scenario of which each run was disturbed.
+pub const TRIES_DISTURBED: usize = 6;
 /// The percentage of scenarios that may be disturbed in all tries without a message from a test.
 pub const DISTURBED_MAX_PERCENT: usize = 5;
 /// With a higher percentage, a test under continuous integration fails, because it would compare too little. A virtual machine that was denied a
 /// tenth of its time by its host disturbed a third of the scenarios in all tries.
 pub const DISTURBED_MAX_PERCENT_CI: usize = 50;
-/// How many more times a test tries the disturbed ones, with [`TRIES`] runs each.
+/// How many more times a test tries the disturbed ones, with [`TRIES_DISTURBED`] runs each.
 const REPEATS: usize = 2;
 
 /// A scenario's outcome.
@@ -45,7 +47,7 @@ pub fn run(scenarios: &[Scenario]) -> io::Result<Vec<Outcome>> {
     let mut outcomes: Vec<Outcome> = scenarios.iter().map(|_| Outcome::Disturbed).collect();
     let mut runs = vec![0; scenarios.len()];
     let mut open: Vec<usize> = (0..scenarios.len()).collect();
-    for _ in 0..TRIES {
+    for tried in 1..=TRIES {
         if open.is_empty() {
             break;
         }
@@ -65,7 +67,7 @@ pub fn run(scenarios: &[Scenario]) -> io::Result<Vec<Outcome>> {
         open.retain(|index| match outcomes[*index] {
             Outcome::Same(_) => false,
             Outcome::Differs(_) => runs[*index] < RUNS,
-            Outcome::Disturbed => true,
+            Outcome::Disturbed => tried < TRIES_DISTURBED,
         });
     }
     // Fewer runs prove nothing: the machine may have paused during one of them without any thread of ours noticing.
