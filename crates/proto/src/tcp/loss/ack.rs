@@ -123,11 +123,12 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         let added = snd_len - self.snd_len;
-        // A short segment that waits is filled up, and sent by itself as any other (`tcp_push_one`). If there are several records, the first has
-        // waited.
+        // A short segment that waits is filled up, and sent by itself as any other (`tcp_push_one`). Of several records, the first has waited.
         let waits = self.unsent(self.snd_len);
-        let is_first = (waits == 0
-            || waits < u32::from(self.send_mss()) && self.unsent_in_record(self.snd_len) == waits)
+        // What a segment releases that has just arrived is sent at one time.
+        let is_first = !self.learns_late()
+            && (waits == 0
+                || waits < u32::from(self.send_mss()) && self.unsent_in_record(self.snd_len) == waits)
             && self.within_record(self.snd_len, added) == added;
         if is_first && !self.is_urgent_up_to(snd_len) {
             self.nagle.set_write(true);

@@ -145,6 +145,18 @@ fn output_begins_for_a_write_if_no_whole_segment_waits_before_it() {
     }
 }
 
+/// `tcp_write_xmit`: what one acknowledgment releases has one time.
+#[test]
+fn output_begins_for_no_write_if_a_segment_has_arrived_since() {
+    for arrived in [false, true] {
+        let mut t = sending(&with_sack(), 10);
+        t.pcb.look_at_usage_after(arrived);
+        let snd_len = t.pcb.snd_len;
+        t.pcb.note_write(snd_len + MSS);
+        assert_eq!(t.pcb.nagle.is_write(), !arrived);
+    }
+}
+
 /// As on Linux, where the first segment of another write leaves before the rest is taken (`tcp_push_one`).
 #[test]
 fn urgent_text_leaves_as_a_whole() {
