@@ -473,7 +473,7 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn first_is_due(&self, loss: &Loss) -> Instant {
         loss.records
             .first()
-            .map_or(NEVER, |first| after_us(first.sent_at, self.rtt.rto_us(self.tuning.rto_max_us)))
+            .map_or(NEVER, |first| after_us(first.sent_since(), self.rtt.rto_us(self.tuning.rto_max_us)))
     }
 
     /// No probe can be sent: the retransmission timer is that of the first segment (`tcp_rearm_rto`).

@@ -145,7 +145,7 @@ impl<P: Payload> Pcb<P> {
         if let Some(loss) = self.loss.as_deref_mut() {
             // Linux has only one timer.
             loss.reorder_at = NEVER;
-            sent_at = loss.records.first().map_or(sent_at, |first| first.sent_at);
+            sent_at = loss.records.first().map_or(sent_at, |first| first.sent_since());
         }
         self.arm_rexmt(sent_at);
         self.rexmt_at = self.rexmt_at.max(now);
@@ -169,7 +169,8 @@ const BEHIND_THE_PACE_US: u64 = 5_000;
 #[cfg(test)]
 mod tests {
     use super::super::super::settings::Settings;
-    use super::super::super::tests::script::{MSS, Script, WND, plain};
+    use super::super::super::tests::script::{MSS, Script, WND, ms, plain};
+    use super::super::records::Record;
     use super::*;
 
     fn in_flight() -> Script {
@@ -210,6 +211,22 @@ mod tests {
             let found = t.pcb.loss.as_deref().is_some_and(|loss| loss.frto.is_some());
             assert_eq!(found, decides, "{phase:?} {is_first}");
         }
+    }
+
+    /// `tcp_rto_delta_us`: Linux joins what one block reports, and the first time stays.
+    #[test]
+    fn what_the_peer_may_have_thrown_away_is_due_by_its_first_segment() {
+        let mut t = in_flight();
+        let sent = t.now;
+        t.now = t.now + ms(50);
+        t.write(MSS);
+        t.report(0, &[(0, 6)]);
+        let rto_us = t.pcb.rtt.rto_us(t.pcb.tuning.rto_max_us);
+        let loss = t.pcb.loss.as_deref().unwrap();
+        assert_eq!(loss.records.first().map(Record::len), Some(6 * MSS));
+        assert_eq!(t.pcb.first_is_due(loss), after_us(sent, rto_us));
+        t.pcb.rearm_for_first(t.now);
+        assert_eq!(t.pcb.rexmt_at, after_us(sent, rto_us));
     }
 
     /// `tcp_send_loss_probe`: a probe of new text is not sent ahead of the pace.
