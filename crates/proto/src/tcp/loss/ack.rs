@@ -377,7 +377,7 @@ impl<P: Payload> Pcb<P> {
     /// flight.
     fn begins_anew(&self, loss: &Loss, was: Phase, sign: Option<Sign>, now: Instant) -> bool {
         let has_ended = was != Phase::Open && self.recovery.phase() == Phase::Open;
-        has_ended && sign.is_none() && self.sack_ok && loss.has_repairs_out(now)
+        has_ended && sign.is_none() && loss.has_repairs_out(now)
     }
 
     /// Fast recovery begins.

@@ -225,6 +225,26 @@ fn three_segments_that_arrived_behind_a_timeouts_repair_are_the_sign_of_another_
     }
 }
 
+/// `tcp_retrans_try_collapse`: all of what a repetition joins is lost, also what was sent behind the timeout.
+#[test]
+fn a_part_of_a_repetition_that_is_left_when_a_repair_ends_begins_a_recovery() {
+    for (acked, expected) in [(6, CaState::Recovery), (11, CaState::Open)] {
+        let mut t = Script::established(&Settings { sack: false, ..plain() });
+        t.pcb.set_nodelay(true, 0);
+        t.write(1);
+        t.write(MSS);
+        time_out(&mut t);
+        assert_eq!(t.write(10), []);
+        let mut ack = |bytes| {
+            t.now = t.now + ms(10);
+            let _ = t.input(t.ack_of(bytes, WND), &[]);
+            (t.output().iter().map(|segment| segment.len).collect::<Vec<_>>(), t.pcb.info(0, t.now).ca_state)
+        };
+        assert_eq!([ack(MSS), ack(0)], [(vec![10], CaState::Loss), (vec![11], CaState::Loss)]);
+        assert_eq!(ack(acked).1, expected, "{acked}");
+    }
+}
+
 /// `tcp_ack` of a SYN-ACK in the state of a loss, which without SACK lasts until more than the SYN is acknowledged.
 #[test]
 fn a_syn_that_was_lost_is_repaired_until_text_is_acknowledged() {
