@@ -138,8 +138,11 @@ fn defers(pair: &Pair<'_>) -> bool {
 /// report that ends its back-off begins with that again (RFC 6069), and in the kernel with one second.
 pub(super) fn report_behind_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
-    let is_it = pair.why.starts_with("rto:") && stack == RTO_AFTER_A_LOST_SYN && stack == kernel * 3;
+    let (kernel, stack) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?);
+    // Of several doublings, the report ends one.
+    let doubled = 1 << stack.get("backoff")?.min(31);
+    let is_three_seconds = stack.rto == RTO_AFTER_A_LOST_SYN * doubled && stack.rto == kernel * 3;
+    let is_it = pair.why.starts_with("rto:") && is_three_seconds;
     (is_it && pair.scenario.any(reports::is_report)).then_some(Then::Stop)
 }
 
