@@ -111,12 +111,9 @@ impl<P: Payload> Pcb<P> {
         self.meter.as_deref()?.soft_error.filter(|(_, una)| *una == self.snd_una).map(|(why, _)| why)
     }
 
-    /// Takes and clears that report, if the connection is open. SO_ERROR returns it if there is no pending error, as on
-    /// Linux (`sk_err_soft`).
+    /// Takes and clears that report. SO_ERROR returns it if there is no pending error, also when the connection has ended
+    /// for another reason, as on Linux (`sk_err_soft`).
     pub fn take_unreachable(&mut self) -> Option<Unreachable> {
-        if !self.is_open() {
-            return None;
-        }
         let why = self.unreachable()?;
         self.meter.as_deref_mut()?.soft_error = None;
         Some(why)

@@ -5,7 +5,7 @@ use super::super::events::Events;
 use super::super::settings::{MtuProbing, Settings};
 use super::super::state::State;
 use super::super::unreachable::Unreachable;
-use super::script::{ACK, ISS, MSS, Script, WND, ms, plain, secs};
+use super::script::{ACK, ISS, MSS, RST, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
 
@@ -303,7 +303,7 @@ fn a_missing_route_does_not_end_a_connection_sooner_nor_keep_it_for_longer() {
 }
 
 #[test]
-fn a_report_is_the_open_connections_until_the_peer_is_heard_or_it_was_taken() {
+fn a_report_stays_until_the_peer_is_heard_or_it_was_taken() {
     let mut t = Script::established(&Settings { sack: true, ..plain() });
     let _ = t.write(3 * MSS);
     let report = |t: &mut Script| t.pcb.on_unreachable(seq(0), Unreachable::Prohibited, true, t.now);
@@ -314,10 +314,11 @@ fn a_report_is_the_open_connections_until_the_peer_is_heard_or_it_was_taken() {
     let again = t.ack_of(0, WND);
     let _ = t.input(again, &[]);
     assert_eq!(t.pcb.take_unreachable(), None, "the peer was heard");
-    let mut t = Script::connect(&plain());
-    let _ = t.output();
-    let _ = t.pcb.on_unreachable(SeqNum::new(ISS), Unreachable::Host, true, t.now);
-    assert_eq!(t.pcb.take_unreachable(), None, "it is the attempt's error");
+    assert_eq!(report(&mut t), Events::NONE);
+    let reset = t.seg(RST);
+    let _ = t.input(reset, &[]);
+    assert_eq!(t.pcb.state(), State::Closed);
+    assert_eq!(t.pcb.take_unreachable(), Some(Unreachable::Prohibited), "the reset is another error");
 }
 
 #[test]

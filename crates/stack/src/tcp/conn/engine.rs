@@ -280,6 +280,8 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
     if let Some(error) = failure(events, conn.state() == State::CloseWait, pcb.unreachable()) {
         if events.any(Events::TIMED_OUT.with(Events::UNREACHABLE)) {
             fast_open::failed(cx, pcb, conn, so);
+            // This error tells it.
+            let _ = pcb.take_unreachable();
         }
         conn.set_error(error);
         end_of_stream(cx, conn, so);
