@@ -46,7 +46,7 @@ use opening::{
     size_behind_a_report, size_of_a_cookie, syn_after_a_wrong_acknowledgment, syn_in_syn_received,
     text_of_a_syn_ack, timestamp_of_a_repeated_syn,
 };
-use options::{malformed_option, signature_of_nobody};
+use options::{echo_of_zero, malformed_option, signature_of_nobody};
 pub use pair::Pair;
 use repairing::{
     answer_to_a_mark, hole_beside_an_acknowledgment, loss_after_an_undone_repair, repair_beside_text,
@@ -194,6 +194,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "signature of nobody", scenario: "signature-of-nobody", is: signature_of_nobody },
     Known { name: "malformed option", scenario: "malformed-option", is: malformed_option },
+    Known { name: "echo of zero", scenario: "echo-of-zero", is: echo_of_zero },
     Known { name: "flow label of a cookie", scenario: "cookie-over-ipv6", is: label_of_a_cookie },
     Known { name: "number of a cookie", scenario: "cookie-for-another-syn", is: number_of_a_cookie },
     Known {

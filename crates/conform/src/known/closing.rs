@@ -442,9 +442,13 @@ pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, _)) = pair.only_the_stack_answers() {
         return (is_both(cause) && is_over).then_some(Then::Stop);
     }
-    if let Some((cause, _)) = pair.only_the_kernel_answers() {
+    if let Some((cause, answer)) = pair.only_the_kernel_answers() {
         let listens = pair.scenario.any(|action| matches!(action, Action::Listen(_)));
-        return (is_both(cause) && is_over && !listens).then_some(Then::SkipKernel);
+        // Or Sockeye has answered such a segment, which counts for its limit.
+        let since = answer.at.saturating_sub(CHALLENGE_INTERVAL_MAX);
+        let is_soon = |(index, old): (usize, &Segment)| is_both(old) && pair.scenario.events[index].at() >= since;
+        let is_it = is_both(cause) || pair.peer().rev().skip(1).any(is_soon);
+        return (is_it && is_over && !listens).then_some(Then::SkipKernel);
     }
     // The kernel has no record any more for what follows.
     let What::Sent(Packet::Tcp(reset)) = &pair.kernel?.what else { return None };

@@ -9,7 +9,7 @@ use super::pair::Pair;
 use crate::codec::{Packet, Report, Reported};
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, SockOpt};
-use crate::segment::{Flags, Opt, Segment};
+use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Record, State, What};
 
 /// The kernel's first window is a multiple of the segment size; Sockeye's is the receive buffer.
@@ -80,12 +80,21 @@ pub(super) fn syn_after_a_wrong_acknowledgment(pair: &Pair<'_>) -> Option<Then> 
 }
 
 /// If a SYN is retransmitted with another timestamp, the kernel echoes the first timestamp, and Sockeye the latest (RFC
-/// 7323 section 4.3).
+/// 7323 section 4.3). So does what is sent until the peer sends another timestamp.
 pub(super) fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let both = Flags::SYN.with(Flags::ACK);
-    let is_it = pair.why.starts_with("option: ts") && kernel.flags.has(both) && stack.flags.has(both);
-    is_it.then_some(Then::GoOn)
+    let is_syn_ack = kernel.flags.has(both) && stack.flags.has(both);
+    let told = pair.peer().filter_map(|(_, told)| Some((told, told.timestamp()?.0)));
+    let mut syns = told.clone().map(|(told, value)| told.flags.has(Flags::SYN).then_some(value));
+    let echo = |sent: &Segment| match sent.timestamp() {
+        Some((_, Echo::Is(value))) => Some(value),
+        _ => None,
+    };
+    let is_behind = syns.clone().all(|value| value.is_some())
+        && echo(kernel) == syns.next().flatten()
+        && echo(stack) == syns.last().flatten();
+    (pair.why.starts_with("option: ts") && (is_syn_ack || is_behind)).then_some(Then::GoOn)
 }
 
 /// The kernel accepts the last segment of the handshake only if it echoes the timestamp of a SYN-ACK. Sockeye also

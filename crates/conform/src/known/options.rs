@@ -5,6 +5,7 @@
 use super::Then;
 use super::pair::Pair;
 use crate::codec::options_of;
+use crate::segment::Echo;
 
 /// A segment has a signature (RFC 2385, RFC 5925), and nobody has a key for it. Sockeye skips the signature as an
 /// option that is not implemented (RFC 9293 section 3.1, MUST-6). The kernel drops the segment.
@@ -16,6 +17,15 @@ pub(super) fn signature_of_nobody(pair: &Pair<'_>) -> Option<Then> {
 /// MUST-7). The kernel looks for signatures first, and drops the segment if as many bytes follow as a signature takes.
 pub(super) fn malformed_option(pair: &Pair<'_>) -> Option<Then> {
     drops(pair, Refused::Malformed).then_some(Then::Stop)
+}
+
+/// An answer of a half-open connection, or of a record without a socket, has no timestamps in the kernel if it would
+/// echo zero (`tcp_v4_send_ack`). In Sockeye it has them as any other segment (RFC 7323 section 3.2).
+pub(super) fn echo_of_zero(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let echoes_zero = matches!(stack.timestamp(), Some((_, Echo::Is(0) | Echo::Nothing)));
+    let is_it = pair.why == "options" && echoes_zero && kernel.options.is_empty();
+    (is_it && kernel.is_bare_ack() && stack.is_bare_ack()).then_some(Then::GoOn)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

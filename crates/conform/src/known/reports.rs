@@ -420,14 +420,17 @@ fn is_on_size(event: &Event) -> bool {
 pub(super) fn closed_socket_behind_a_report(pair: &Pair<'_>) -> Option<Then> {
     let Some(Record { at, what: What::Sent(Packet::Tcp(again)) }) = pair.stack else { return None };
     let waits = pair.kernel.is_none_or(|kernel| kernel.at > *at);
-    let last = pair.earlier.iter().rfind(|record| {
-        record.segment().is_some_and(|text| text.end() > text.seq && text.seq == again.seq)
-    })?;
+    // Text, or a probe of a closed window.
+    let una = pair.acks().map(|told| told.ack).max()?;
+    let is_again = |sent: &Segment| {
+        sent.seq == again.seq && (sent.end() > sent.seq || (sent.is_bare_ack() && sent.seq + 1 == una))
+    };
+    let last = pair.earlier.iter().rfind(|record| record.segment().is_some_and(is_again))?;
     let bound = settings::stack(&pair.scenario.settings).tcp.rto_max;
     let is_largest = *at + granularity(bound) >= last.at + bound;
     let count = pair.index().map_or(0, |index| index + 1).min(pair.scenario.events.len());
     let is_reported = pair.scenario.events[..count].iter().any(|event| is_report(&event.action));
-    (waits && is_largest && is_reported && again.end() > again.seq && pair.is_shut()).then_some(Then::Stop)
+    (waits && is_largest && is_reported && is_again(again) && pair.is_shut()).then_some(Then::Stop)
 }
 
 pub(super) fn is_report(action: &Action) -> bool {
