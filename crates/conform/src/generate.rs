@@ -208,13 +208,17 @@ impl Maker {
             18 => 350 + 50 * self.random.below(6),
             _ => 800 + 100 * self.random.below(8),
         };
-        // After out-of-order data, an ACK may wait for a part of a millisecond, so nothing may arrive right after it.
-        let wait = if wait == 0 && self.reports_a_hole() { HOLE_MS } else { wait };
+        let wait = self.beside_a_hole(wait);
         self.at_ms += wait;
         if wait > 0 {
             self.at_ms += self.unevenness();
             self.settle();
         }
+    }
+
+    /// After out-of-order data, an ACK may wait for a part of a millisecond, so nothing may happen right after it.
+    fn beside_a_hole(&self, wait: u32) -> u32 {
+        if wait == 0 && self.reports_a_hole() { HOLE_MS } else { wait }
     }
 
     /// Some milliseconds, so that two round trips are seldom equal: in the kernel, the duration of calls would make one

@@ -24,7 +24,8 @@ impl Maker {
         self.at_ms += 20;
         self.settle();
         self.end_somehow();
-        self.at_ms += self.random.pick(&[0, 10, 60, 300, 1100]);
+        let wait = self.random.pick(&[0, 10, 60, 300, 1100]);
+        self.at_ms += self.beside_a_hole(wait);
         self.settle();
         self.act(Action::Again);
         let mut syn = self.next_syn();
