@@ -105,10 +105,10 @@ pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
     });
     // A timeout's repair, and then a state without one although nothing before it was acknowledged.
     let is_undone = states.clone().skip_while(|state| *state != 4).any(|state| state != 4);
-    // About a closed socket, we know only that the peer has reported what was sent once.
+    // About a socket that was closed in the repair or before, we know only that the peer has reported what was sent once.
     let is_original = |block: &(u32, u32)| pair.times_sent(block.0) == 1 && pair.times_sent_to(block.1) == 1;
     let is_told = pair.is_closed() && pair.acks().any(|told| told.sack().iter().any(is_original));
-    let is_undone = is_undone || (states.clone().next().is_none() && is_told);
+    let is_undone = is_undone || (states.clone().all(|state| state == 4) && is_told);
     (is_again && is_undone).then_some(Then::Stop)
 }
 
