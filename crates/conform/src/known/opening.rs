@@ -93,7 +93,7 @@ pub(super) fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
     };
     let is_behind = syns.clone().all(|value| value.is_some())
         && echo(kernel) == syns.next().flatten()
-        && echo(stack) == syns.last().flatten();
+        && echo(stack) == syns.next_back().flatten();
     (pair.why.starts_with("option: ts") && (is_syn_ack || is_behind)).then_some(Then::GoOn)
 }
 
