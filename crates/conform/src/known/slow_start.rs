@@ -171,10 +171,14 @@ pub(super) fn step_of_the_curve(pair: &Pair<'_>) -> Option<Then> {
         let time = age + trip.as_secs_f64();
         steps(time - CURVE_SLACK) != steps(time + CURVE_SLACK)
     };
-    // A window that is smaller than at the reduction before leaves room for others (fast convergence).
-    let fulls = [full as f64, (full as f64 * FAST_CONVERGENCE).floor()];
-    let is_near =
-        trips.filter(|trip| !trip.is_zero()).any(|trip| fulls.iter().any(|full| is_step(*full, trip)));
+    // No state has shown the window if a timeout's repair was undone and another began at once, so all count that may have
+    // been reduced to this threshold. A window that is smaller than at the reduction before leaves room for others (fast
+    // convergence).
+    let least = (threshold as f64 / CUBIC_BETA).ceil();
+    let fulls = [full as f64, least, least + 1.0].map(|full| [full, (full * FAST_CONVERGENCE).floor()]);
+    let is_near = trips
+        .filter(|trip| !trip.is_zero())
+        .any(|trip| fulls.iter().flatten().any(|full| is_step(*full, trip)));
     (is_it && is_ack && is_near).then_some(Then::Stop)
 }
 
@@ -207,6 +211,8 @@ fn is_growth_computed_anew(pair: &Pair<'_>) -> bool {
 
 /// The factor of CUBIC's curve, segments per cubed second.
 const CUBIC_C: f64 = 0.4;
+/// How much of a window is left after a loss.
+const CUBIC_BETA: f64 = 0.7;
 /// What is left of the window at which the curve is flat, if there is less from loss to loss.
 const FAST_CONVERGENCE: f64 = 0.85;
 /// How far apart the kernel's time on the curve and Sockeye's may be, in seconds: a tick, and the cube root.
