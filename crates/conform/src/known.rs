@@ -38,7 +38,8 @@ use closing::{
     timestamp_in_time_wait,
 };
 use memory::{
-    held_text_beside_text, text_in_a_repair, use_of_the_window_beside_text, window_probe_beside_text,
+    held_text_beside_text, text_in_a_repair, use_of_the_window_beside_text, window_beside_text,
+    window_probe_beside_text,
 };
 use opening::{
     echo_of_a_challenge, ecn_of_a_repeated_syn, first_window, label_of_a_cookie, number_of_a_cookie,
@@ -325,6 +326,7 @@ pub const KNOWN: &[Known] = &[
         scenario: "use-of-the-window-beside-text",
         is: use_of_the_window_beside_text,
     },
+    Known { name: "window beside text", scenario: "window-beside-text", is: window_beside_text },
     Known { name: "probe at the timeout", scenario: "probe-at-the-timeout", is: probe_at_the_timeout },
     Known { name: "arrivals a wait apart", scenario: "arrivals-a-wait-apart", is: arrivals_a_wait_apart },
     Known { name: "edge of a rounded window", scenario: "rounded-edge", is: edge_of_a_rounded_window },

@@ -102,6 +102,27 @@ pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     (is_text && (is_again || is_new) && waits && is_repaired).then_some(Then::Stop)
 }
 
+/// A segment has come with a later number than the data that follows. In-order data with the same window takes this
+/// number back, so that the window of the next segment counts, but in the kernel only if its packet fits the memory that
+/// the socket has reserved (`tcp_update_wl`).
+pub(super) fn window_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    let told: Vec<&Segment> = pair.acks().collect();
+    let (last, earlier) = told.split_last()?;
+    let latest = earlier.iter().rposition(|early| early.seq > last.seq)?;
+    let mut behind = earlier[latest..].windows(2);
+    let has_text = behind.any(|pair| {
+        let is_same = (pair[0].ack, pair[0].win) == (pair[1].ack, pair[1].win);
+        is_same && pair[1].len > 0 && pair[1].end() <= last.seq
+    });
+    let mut states = pair.kernel.into_iter().chain(pair.later).filter_map(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => Some(info),
+        _ => None,
+    });
+    let window = u64::from(pair.edge(last) - last.ack);
+    let is_ignored = states.next().is_some_and(|info| info.get("snd_wnd") > Some(window));
+    (has_text && is_ignored).then_some(Then::Stop)
+}
+
 /// Such data also makes the kernel check the use of the window, which is full while a timeout is repaired and data
 /// waits. So the ACK that ends the repair lets the kernel's window grow, and not Sockeye's; a later loss computes the
 /// threshold from it. The same holds for the ACK after a probe that fills a small window, because sending such a probe
