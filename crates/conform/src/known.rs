@@ -498,6 +498,13 @@ fn timestamp_of_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
         top = top.max(segment.ack);
         is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs.max(ours))
     });
+    // Compared with it, the next segment may be old (PAWS).
+    let is_older = |(value, _): (u32, Echo)| (value.wrapping_sub(ours) as i32) < 0;
+    let is_dropped =
+        kernel.ack > stack.ack && pair.cause().and_then(Segment::timestamp).is_some_and(is_older);
+    if pair.why.starts_with("acknowledgment:") && is_old && is_dropped {
+        return Some(Then::Stop);
+    }
     (pair.why.starts_with("option: ts") && theirs != ours && is_old).then_some(Then::GoOn)
 }
 

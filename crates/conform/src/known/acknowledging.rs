@@ -445,13 +445,21 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, answer)) = pair.only_the_stack_answers() {
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         let sent = || pair.earlier.iter().filter_map(|record| Some((record.at, record.segment()?)));
-        // There is no connection to accept.
-        let is_waiting = |state: &State| !state.ready.readable && state.info.is_none();
-        let is_half_open = sent().any(|(_, sent)| sent.flags.has(Flags::SYN.with(Flags::ACK)))
-            && pair.earlier.iter().all(|record| match &record.what {
+        // There is no connection to accept, or only one that is over.
+        let is_waiting = |state: &State| match &state.info {
+            Some(info) => info.state == "CLOSED",
+            None => !state.ready.readable,
+        };
+        let is_syn_ack = |record: &Record| {
+            record.segment().is_some_and(|sent| sent.flags.has(Flags::SYN.with(Flags::ACK)))
+        };
+        let begin = pair.earlier.iter().rposition(is_syn_ack);
+        let is_half_open = begin.is_some_and(|begin| {
+            pair.earlier[begin..].iter().all(|record| match &record.what {
                 What::State(_, state) => is_waiting(state),
                 _ => true,
-            });
+            })
+        });
         let is_limited =
             sent().any(|(at, sent)| sent.is_bare_ack() && at + CHALLENGE_INTERVAL + SLACK > answer.at);
         // It lies before the window, or has an old timestamp.

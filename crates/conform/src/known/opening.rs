@@ -179,7 +179,11 @@ pub(super) fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_answer = kernel.flags == Flags::RST && kernel.seq == cause.ack && stack.flags == Flags::ACK;
-    (is_answer && stack.len == 0 && stack.seq == 1 && cause.ack != 1).then_some(Then::GoOn)
+    // Another connection begins with another number.
+    let is_syn_ack = |sent: &&Segment| sent.flags.has(Flags::SYN.with(Flags::ACK));
+    let syn_ack = pair.earlier.iter().filter_map(Record::segment).rfind(is_syn_ack);
+    let first = syn_ack.map_or(1, |syn_ack| syn_ack.seq + 1);
+    (is_answer && stack.len == 0 && stack.seq == first && cause.ack != first).then_some(Then::GoOn)
 }
 
 /// Whether the stack answers a reset in SYN-RECEIVED, which the kernel drops for its old timestamp.

@@ -138,9 +138,20 @@ pub(super) fn original_behind_a_report_on_size(pair: &Pair<'_>) -> Option<Then> 
     if is_undone_behind_a_report(pair) {
         return Some(Then::Stop);
     }
-    let (kernel, stack) = pair.states()?;
-    let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
-    let ends = pair.why.starts_with("ca_state:") && ca_state(kernel) <= Some(1) && ca_state(stack) == Some(4);
+    let ca_state = |record: &Record| match &record.what {
+        What::State(_, state) => state.info.as_ref()?.get("ca_state"),
+        _ => None,
+    };
+    let (kernel, stack) = (pair.kernel?, ca_state(pair.stack?));
+    let ends = match kernel.segment() {
+        None => pair.why.starts_with("ca_state:") && ca_state(kernel) <= Some(1),
+        // Another repair may begin at once, and what counts no longer as in flight leaves room for new data.
+        Some(new) => {
+            let is_new = new.len > 0 && pair.times_sent(new.seq) == 0;
+            is_new && pair.later.iter().find_map(ca_state).is_some_and(|state| state < 4)
+        }
+    };
+    let ends = ends && stack == Some(4);
     let last = so_far(pair)
         .iter()
         .enumerate()
