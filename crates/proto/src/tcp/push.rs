@@ -236,25 +236,37 @@ impl Pushes {
         self.burst = 0;
         self.room = pcb.room_for_segments();
         let (mss, wnd_max) = (u32::from(pcb.send_mss()), pcb.snd_wnd_max());
+        let run_max = self.run_max;
         if mss != self.mss || wnd_max != self.wnd_max {
             (self.mss, self.wnd_max) = (mss, wnd_max);
             let most = RUN_MAX.min(half_of_window(wnd_max));
-            let full = if self.is_joined { (most - most % mss.max(1)).max(mss) } else { mss };
-            if pcb.has_congestion_room() {
-                self.fill_first_run(full, len);
-            }
-            self.run_max = full;
+            self.run_max = if self.is_joined { (most - most % mss.max(1)).max(mss) } else { mss };
+        }
+        if self.sent.before(self.run) && self.run.since(self.sent) <= run_max {
+            self.fill_first_run(pcb, len);
         }
         if self.kept.is_some() {
             self.forget_acked();
         }
     }
 
-    /// A full run has `full` bytes from now on. The first of two queued runs is filled up from the other, even if the peer's
-    /// window has no room for it (`tcp_write_xmit`). The buffer has `len` bytes.
-    fn fill_first_run(&mut self, full: u32, len: u32) {
-        if self.run == self.sent + self.run_max && full > self.run_max {
-            self.run = (self.sent + full).min(self.front + len);
+    /// One run waits before the last: unless it is full, or ends a record, it is filled up from the last, even if the peer's
+    /// window has no room for it, or it is held back (`tcp_grow_skb` in `tcp_write_xmit`). The buffer has `len` bytes.
+    #[inline(never)]
+    fn fill_first_run<P: Payload>(&mut self, pcb: &Pcb<P>, len: u32) {
+        let (end, before) = (self.front + len, self.run.since(self.sent));
+        // Several segments, where they are sent as one.
+        let burst = if self.is_joined { pcb.burst_max(u32::from(self.burst_min)) } else { 1 };
+        let most = self.run_max.min(burst.saturating_mul(self.mss));
+        let full = (self.sent + most).min(end);
+        let is_parted = pcb.within_record(self.sent.since(self.front), before + 1) <= before;
+        if before >= most || is_parted || !pcb.has_congestion_room() {
+            return;
+        }
+        // A write continues what has taken all of the last run.
+        self.run = if full == end { self.sent } else { full };
+        if self.has_mark(self.sent, full) {
+            self.gather(self.sent, full);
         }
     }
 

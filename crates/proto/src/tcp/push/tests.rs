@@ -372,7 +372,7 @@ fn a_part_of_a_packet_that_is_lost_leaves_again_as_one_packet() {
 fn the_first_of_two_runs_that_wait_is_filled_up_when_segments_are_longer() {
     for (mss, written, run, expected) in [
         (1_000, 1_400, 900, 1_000),
-        (1_000, 950, 900, 950),
+        (1_000, 950, 900, 0),
         (800, 1_400, 900, 900),
         (1_000, 2_400, 1_800, 1_800),
         (1_000, 400, 0, 0),
@@ -383,6 +383,30 @@ fn the_first_of_two_runs_that_wait_is_filled_up_when_segments_are_longer() {
         pushes.run = SeqNum::new(run);
         pushes.settle(&t.pcb, written);
         assert_eq!(pushes.run, SeqNum::new(expected), "{mss} {written} {run}");
+    }
+}
+
+/// As on Linux: what is left of a cut packet takes the last, with the flags at its end, and the next write continues it.
+#[test]
+fn what_is_left_of_a_packet_is_filled_up_from_the_last() {
+    for (run, written, ends_record, expected, marked) in [
+        (12, 112, false, 0, vec![112]),
+        (12, 1_512, false, 1_000, vec![1_000]),
+        (12, 112, true, 12, vec![12]),
+        (1_000, 1_100, false, 1_000, vec![12]),
+    ] {
+        let mut t = Script::established(&plain());
+        t.pcb.mss = 1_000;
+        if ends_record {
+            t.pcb.end_record(run);
+        }
+        let mut pushes = Pushes { mss: 1_000, run_max: 1_000, ..Pushes::new(false, BURST_MIN) };
+        (pushes.run, pushes.last) = (SeqNum::new(run), SeqNum::new(12));
+        pushes.settle(&t.pcb, written);
+        assert_eq!(pushes.run, SeqNum::new(expected), "{run} {written} {ends_record}");
+        assert_eq!(marks(&pushes, written), marked, "{run} {written} {ends_record}");
+        pushes.written(10, written + 10, Then::More);
+        assert_eq!(marks(&pushes, written).is_empty(), marked == [written]);
     }
 }
 
