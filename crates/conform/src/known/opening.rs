@@ -186,16 +186,35 @@ pub(super) fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
     (is_answer && stack.len == 0 && stack.seq == first && cause.ack != first).then_some(Then::GoOn)
 }
 
-/// Whether the stack answers a reset in SYN-RECEIVED, which the kernel drops for its old timestamp.
+/// Whether the stack answers a reset in SYN-RECEIVED, which the kernel drops for its old timestamp, or the reset has ended
+/// the stack's handshake, so that it answers what comes later with a reset.
 fn is_old_reset(pair: &Pair<'_>) -> bool {
     let is_open = |record: &Record| matches!(&record.what, What::State(_, State { info: Some(_), .. }));
-    let value = |segment: &Segment| segment.timestamp().map(|(value, _)| value);
+    // Also among options that are sent unchanged.
+    let unchanged = |option: &Opt| match option {
+        Opt::Bytes(bytes) => match bytes[..] {
+            [8, 10, a, b, c, d, ..] => Some(u32::from_be_bytes([a, b, c, d])),
+            _ => None,
+        },
+        _ => None,
+    };
+    let value = |segment: &Segment| {
+        let value = segment.timestamp().map(|(value, _)| value);
+        value.or_else(|| segment.options.iter().find_map(unchanged))
+    };
     let is_old = |cause: &Segment| {
         let is_timed = cause.flags.has(Flags::RST) && value(cause).is_some();
         is_timed && pair.peer().any(|(_, earlier)| value(earlier) > value(cause))
     };
-    let answered = pair.only_the_stack_answers();
-    answered.is_some_and(|(cause, _)| is_old(cause)) && !pair.earlier.iter().any(is_open)
+    let is_answered = match (pair.only_the_stack_answers(), pair.stack.and_then(Record::segment)) {
+        (Some((cause, _)), _) => is_old(cause),
+        (None, Some(reset)) if reset.flags == Flags::RST && !pair.kernel_resets() => {
+            let is_next = |(index, cause): (usize, &Segment)| cause.seq == pair.rcv_nxt_before(index);
+            pair.peer().any(|(index, cause)| is_old(cause) && is_next((index, cause)))
+        }
+        _ => false,
+    };
+    is_answered && !pair.earlier.iter().any(is_open)
 }
 
 /// When two SYNs cross, Sockeye's SYN-ACK has only the options that the peer's SYN has. The kernel's has all options of
