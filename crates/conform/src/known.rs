@@ -197,6 +197,11 @@ pub const KNOWN: &[Known] = &[
     Known { name: "malformed option", scenario: "malformed-option", is: malformed_option },
     Known { name: "echo of zero", scenario: "echo-of-zero", is: echo_of_zero },
     Known { name: "flow label of a cookie", scenario: "cookie-over-ipv6", is: label_of_a_cookie },
+    Known {
+        name: "block that was forgotten",
+        scenario: "block-that-was-forgotten",
+        is: options::block_that_was_forgotten,
+    },
     Known { name: "number of a cookie", scenario: "cookie-for-another-syn", is: number_of_a_cookie },
     Known {
         name: "numbers that fit a cookie",

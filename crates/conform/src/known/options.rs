@@ -1,4 +1,5 @@
-//! Differences in the handling of the peer's options that are malformed, or that Sockeye does not implement.
+//! Differences in the handling of the peer's options that are malformed, or that Sockeye does not implement, and in what
+//! SACK options report.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -6,6 +7,7 @@ use super::Then;
 use super::pair::Pair;
 use crate::codec::options_of;
 use crate::segment::Echo;
+use crate::trace::Record;
 
 /// A segment has a signature (RFC 2385, RFC 5925), and nobody has a key for it. Sockeye skips the signature as an
 /// option that is not implemented (RFC 9293 section 3.1, MUST-6). The kernel drops the segment.
@@ -64,6 +66,32 @@ const NOP: u8 = 1;
 const SIGNATURE: u8 = 19;
 const SIGNATURE_LEN: usize = 18;
 const AUTHENTICATION: u8 = 29;
+
+/// Sockeye reports as many runs behind holes as there is room for (RFC 2018 section 4). The kernel remembers four
+/// (`tcp_sack_new_ofo_skb`): when others have been joined, it reports fewer.
+pub(super) fn block_that_was_forgotten(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let (theirs, ours) = (kernel.sack(), stack.sack());
+    let more = ours.strip_prefix(theirs).filter(|more| !more.is_empty())?;
+    let (mut known, mut forgotten) = (Vec::<(u32, u32)>::new(), Vec::<(u32, u32)>::new());
+    let covers = |one: &(u32, u32), other: &(u32, u32)| one.0 <= other.0 && other.1 <= one.1;
+    for sent in pair.earlier.iter().filter_map(Record::segment) {
+        let [first, others @ ..] = sent.sack() else { continue };
+        // The first may report a duplicate.
+        let is_duplicate = first.1 <= sent.ack || others.first().is_some_and(|second| covers(second, first));
+        let Some(newest) = sent.sack().get(usize::from(is_duplicate)) else { continue };
+        known.retain(|block| !covers(newest, block));
+        known.insert(0, *newest);
+        forgotten.extend(known.drain(BLOCKS_KNOWN.min(known.len())..));
+    }
+    let is_forgotten = more.iter().all(|block| forgotten.iter().any(|old| covers(block, old)));
+    let is_block = pair.why.starts_with("option") || pair.why.starts_with("length:");
+    let then = if kernel.len == 0 && stack.len == 0 { Then::GoOn } else { Then::Stop };
+    (is_forgotten && is_block).then_some(then)
+}
+
+/// How many runs the kernel remembers for its reports (`TCP_NUM_SACKS`).
+const BLOCKS_KNOWN: usize = 4;
 
 #[cfg(test)]
 mod tests {
