@@ -16,6 +16,9 @@ use crate::wheel::JIFFY;
 /// retransmitted and in flight, and its window begins larger by that amount. The first segment has then been sent more
 /// often than the count of timeouts shows, because the undo has reset the count.
 pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
+    if uses_the_window_of_a_closed_socket(pair) {
+        return Some(Then::Stop);
+    }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let una = pair.texts().last()?.seq;
@@ -25,6 +28,20 @@ pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     let is_larger = kernel.get("snd_cwnd") > stack.get("snd_cwnd");
     let is_it = pair.why.starts_with("snd_cwnd:") && is_repaired && is_undone && is_larger;
     is_it.then_some(Then::Stop)
+}
+
+/// Whether the stack sends new data of a closed socket, which shows no window, and the kernel does not: a block reported what was
+/// sent once, and so undid a timeout, but the first segment timed out again, and is acknowledged now.
+fn uses_the_window_of_a_closed_socket(pair: &Pair<'_>) -> bool {
+    let waits =
+        pair.kernel.is_none_or(|record| matches!(&record.what, What::State(_, State { info: None, .. })));
+    let top = pair.texts().map(Segment::end).max();
+    let is_new = pair.stack.and_then(Record::segment).is_some_and(|new| new.len > 0 && Some(new.seq) == top);
+    let mut acks = pair.acks().rev();
+    let (Some(cause), Some(before)) = (acks.next(), acks.next()) else { return false };
+    let is_once = |block: &(u32, u32)| block.0 > before.ack && pair.times_sent_to(block.1) == 1;
+    let is_undone = before.sack().iter().any(is_once) && pair.times_sent(before.ack) > 2;
+    waits && is_new && cause.ack > before.ack && is_undone && pair.is_closed()
 }
 
 /// The peer's segment has data or a FIN, and its acknowledgment lets something be retransmitted. The kernel sends the
