@@ -343,7 +343,7 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
             let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
             let is_window = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) > cwnd(stack);
             let is_next = is_window && undone.is_some() && ca_state(kernel) == Some(3);
-            ca_state(stack) == Some(3) && (is_open(kernel) || is_next)
+            ca_state(stack) == Some(3) && (is_open(kernel) || is_next || times_out_instead(pair, kernel))
         }
         (Some(What::State(_, kernel)), What::Sent(Packet::Tcp(again))) => {
             // Options take room from the original segment.
@@ -375,6 +375,19 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
         _ => false,
     };
     (is_out && is_judged).then_some(Then::Stop)
+}
+
+/// Whether the kernel has timed out behind an undone repair, and has sent the first segment just when the stack found it lost: its timer
+/// of reordering finds only later segments lost, which the window has no room for, and leaves the time since the first was sent.
+fn times_out_instead(pair: &Pair<'_>, kernel: &State) -> bool {
+    let figure = |name| kernel.info.as_ref()?.get(name);
+    let is_first = |again: &Segment| {
+        figure("bytes_acked").is_some_and(|acked| acked + 1 >= u64::from(again.seq)) && again.len > 0
+    };
+    let again = pair.earlier.last().and_then(Record::segment);
+    figure("ca_state") == Some(4)
+        && figure("retransmits") == Some(1)
+        && again.is_some_and(|again| is_first(again) && pair.times_sent(again.seq) == 2)
 }
 
 /// Whether the acknowledgment in the peer's latest segment undoes a repair: it echoes the first transmission, or, after
