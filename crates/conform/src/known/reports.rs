@@ -335,15 +335,21 @@ pub(super) fn black_hole_of_a_small_segment(pair: &Pair<'_>) -> Option<Then> {
     let headers = headers(pair.scenario.is_ipv6);
     let una = pair.acks().map(|told| told.ack).max()?;
     let out = pair.texts().map(Segment::end).max()?.saturating_sub(una);
-    let is_short = u64::from(out) <= BASE.max((least - headers) as u64);
+    // Or all that was in flight before: then this is not the first sign.
+    let base = BASE.max((least - headers) as u64);
+    let mut top = 0;
+    let was_short = pair.texts().any(|text| {
+        top = top.max(text.end());
+        text.end() == top && u64::from(text.len) <= base && pair.times_sent_to(top) > SILENT_TIMES
+    });
+    let is_short = u64::from(out) <= base || was_short;
     let is_least = ours + (headers + options) as u64 <= least as u64;
-    // The base, or the peer's size, or half of that, and so on.
-    let largest = pair.earlier.iter().filter_map(|record| match &record.what {
-        What::State(_, State { info: Some(info), .. }) => info.get("snd_mss"),
+    // The base, or a size before, or half of that, and so on.
+    let mut sizes = pair.earlier.iter().filter_map(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => info.get("snd_mss").map(|size| size.min(BASE)),
         _ => None,
     });
-    let largest = largest.max()?.min(BASE);
-    let is_half = theirs > 0 && (0..8).any(|times| largest >> times == theirs);
+    let is_half = theirs > 0 && sizes.any(|size| (0..8).any(|times| size >> times == theirs));
     let is_size = ["snd_mss:", "length:", "flags:"].iter().any(|why| pair.why.starts_with(why));
     let is_it = is_size && theirs < ours && is_half && (is_short || is_least);
     (is_it && is_searching(pair)).then_some(Then::Stop)
@@ -399,6 +405,8 @@ const LEAST_MTU: usize = 552;
 
 /// The size with which a search for the path's MTU begins, in bytes of data.
 const BASE: u64 = 1024;
+/// How often a segment is sent before its silence is a sign of a black hole.
+const SILENT_TIMES: usize = 3;
 
 /// The reports so far, with the numbers of their events, except those on sizes.
 fn reports<'a>(pair: &Pair<'a>) -> impl Iterator<Item = (usize, &'a Report)> + use<'a> {
