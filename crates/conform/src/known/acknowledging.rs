@@ -297,16 +297,20 @@ pub(super) fn text_without_ect(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// Whether data sent about 40 ms after the peer's data counts as an answer depends on the ticks of each side's clock.
-/// Only if there was no answer, the next segment is acknowledged at once.
+/// Only if there was no answer, the next segment is acknowledged at once, and `TCP_QUICKACK` says so.
 pub(super) fn answer_told_by_ticks(pair: &Pair<'_>) -> Option<Then> {
-    let hurry = Hurry::of(pair)?;
-    let events = &pair.scenario.events[..hurry.index];
+    let is_asked = matches!(pair.event, Some(Action::Get(SockOpt::Quickack)));
+    let (index, at) = match pair.index() {
+        Some(index) if is_asked => (index, pair.kernel?.at),
+        _ => Hurry::of(pair).map(|hurry| (hurry.index, hurry.at))?,
+    };
+    let events = &pair.scenario.events[..index];
     let is_text = |event: &&Event| matches!(&event.action, Action::Segment(text) if text.len > 0);
     let answer_at = events.iter().rev().find(is_text)?.at() + ANSWER_MAX;
     let is_near = |record: &Record| {
         matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0)
             && record.at.abs_diff(answer_at) < SLACK
-            && record.at < hurry.at
+            && record.at < at
     };
     pair.earlier.iter().any(is_near).then_some(Then::Stop)
 }
