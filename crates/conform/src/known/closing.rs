@@ -9,7 +9,7 @@ use crate::codec::Packet;
 use crate::compare::{CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK};
 use crate::scenario::{Action, How, Question, SockOpt};
 use crate::segment::{Echo, Flags, Segment};
-use crate::trace::{Info, Record, What};
+use crate::trace::{Info, Record, What, latest_figure};
 
 /// Data beyond the peer's FIN resets the kernel's connection. Sockeye ignores it (RFC 9293 section 3.10.7.4, seventh).
 pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
@@ -19,13 +19,13 @@ pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_reset = kernel.flags.has(Flags::RST) && !stack.flags.has(Flags::RST);
     // Data that its acknowledgment releases may carry the answer.
     let is_it = cause.len > 0 && is_reset && (stack.len == 0 || pair.peer().any(is_behind));
-    // The kernel sends this data before the reset. In Sockeye, the report of a duplicate takes room from it.
+    // The kernel sends this data before the reset. In Sockeye, the report of a duplicate may take room from it.
     let mut at_once = pair.later.iter().take_while(|record| !matches!(record.what, What::State(..)));
     let resets = at_once.any(|record| record.segment().is_some_and(|reset| reset.flags.has(Flags::RST)));
-    let is_same = kernel.seq == stack.seq && kernel.len > stack.len && kernel.sack().is_empty();
-    let is_shorter = is_same && stack.len > 0 && !stack.sack().is_empty() && resets;
-    let is_shorter = is_shorter && cause.len > 0 && pair.peer().any(is_behind);
-    (is_it || is_shorter).then_some(Then::Stop)
+    let is_same = kernel.seq == stack.seq && kernel.len >= stack.len && kernel.sack().is_empty();
+    let is_report = is_same && stack.len > 0 && !stack.sack().is_empty() && resets;
+    let is_report = is_report && cause.len > 0 && pair.peer().any(is_behind);
+    (is_it || is_report).then_some(Then::Stop)
 }
 
 /// The kernel counts a waiting FIN as an unsent or unacknowledged byte, and does not count a retransmitted FIN as a
@@ -197,7 +197,7 @@ pub(super) fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
 /// Sockeye's blocks cover data only. When the hole before a FIN is filled, the kernel's ACK of the FIN still has its
 /// blocks.
 pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
-    if takes_less(pair) {
+    if takes_other_packets(pair) {
         return Some(Then::Stop);
     }
     let (kernel, stack) = pair.segments()?;
@@ -255,9 +255,12 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     }
 }
 
-/// Whether the kernel's write takes less than the stack's: it cuts data to packets that have room for its blocks, and the
-/// room of a write is counted in packets (TCP_NOTSENT_LOWAT).
-fn takes_less(pair: &Pair<'_>) -> bool {
+/// The hop limit of a segment without a socket.
+const TTL_DEFAULT: u8 = 64;
+
+/// Whether the kernel's write takes less than the stack's, or one packet more: it cuts data to packets that have room for its
+/// blocks, and the room of a write is counted in packets (TCP_NOTSENT_LOWAT).
+fn takes_other_packets(pair: &Pair<'_>) -> bool {
     let (Some(kernel), Some(stack)) = (pair.kernel, pair.stack) else { return false };
     let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) = (&kernel.what, &stack.what) else {
         return false;
@@ -267,8 +270,14 @@ fn takes_less(pair: &Pair<'_>) -> bool {
     let has_block =
         told.is_some_and(|told| told.sack().iter().any(|block| Some(block.1) >= fin && fin.is_some()));
     let is_write = pair.event.is_some_and(|action| action.written().is_some());
+    let is_whole = |blocks: u64| {
+        let size = latest_figure(pair.earlier, "snd_mss").and_then(|mss| mss.checked_sub(4 + 8 * blocks));
+        size.is_some_and(|size| size > 0 && u64::from(*kernel).is_multiple_of(size))
+    };
     // A block, or the first of them, in each packet.
-    is_write && kernel < stack && (stack - kernel) % 4 == 0 && has_block
+    let is_less = kernel < stack && (stack - kernel) % 4 == 0;
+    let is_more = kernel > stack && (1..=4).any(is_whole);
+    is_write && (is_less || is_more) && has_block
 }
 
 /// In FIN-WAIT-2 of a closed socket, Sockeye handles a reset with an old timestamp as any other, since PAWS does not
@@ -364,6 +373,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     };
     let has_no_blocks = kernel.sack().is_empty() && !stack.sack().is_empty();
     match () {
+        () if answers && pair.why.starts_with("TTL:") => (kernel.ip.ttl == TTL_DEFAULT).then_some(Then::GoOn),
         () if answers && pair.why == "options" => has_no_blocks.then_some(Then::GoOn),
         () if answers && pair.why.starts_with("option: ts") => {
             (echo(kernel) < echo(stack)).then_some(Then::GoOn)
