@@ -456,7 +456,8 @@ pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
         let listens = pair.scenario.any(|action| matches!(action, Action::Listen(_)));
         // Or Sockeye has answered such a segment, which counts for its limit.
         let since = answer.at.saturating_sub(CHALLENGE_INTERVAL_MAX);
-        let is_soon = |(index, old): (usize, &Segment)| is_both(old) && pair.scenario.events[index].at() >= since;
+        let is_soon =
+            |(index, old): (usize, &Segment)| is_both(old) && pair.scenario.events[index].at() >= since;
         let is_it = is_both(cause) || pair.peer().rev().skip(1).any(is_soon);
         return (is_it && is_over && !listens).then_some(Then::SkipKernel);
     }

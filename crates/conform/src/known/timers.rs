@@ -164,6 +164,8 @@ pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
         return Some(Then::Stop);
     }
     let (first, sent_at, rto) = first_out(pair)?;
+    // The timeout counts from a tail loss probe of new data.
+    let sent_at = probe_of_new_text_at(pair).unwrap_or(sent_at);
     // The only retransmission may be a tail loss probe, which doubles nothing.
     let is_probed = pair.times_sent(first.seq) == 2;
     let once = rto / 2;
@@ -195,6 +197,15 @@ pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
         }
         _ => None,
     }
+}
+
+/// When a timer of the kernel has sent new data, if nothing was sent since then.
+fn probe_of_new_text_at(pair: &Pair<'_>) -> Option<Duration> {
+    let is_text = |record: &&Record| record.segment().is_some_and(|text| text.len > 0);
+    let last = pair.earlier.iter().rfind(is_text)?;
+    let probe = pair.by_timer().last()?;
+    let is_it = last.segment() == Some(probe) && pair.times_sent(probe.seq) == 1;
+    is_it.then_some(last.at)
 }
 
 /// Whether the stack has sent a probe of a closed window, with nothing in flight, and in the kernel, an event comes before
