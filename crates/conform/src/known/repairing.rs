@@ -69,7 +69,9 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     // Without SACK, data behind a hole shows it by a mark, which only an answer to that data echoes.
     let is_echo = pair.why.starts_with("flags:") && stack.flags == kernel.flags.with(Flags::ECE);
     if is_echo && is_again && cause.ecn == CE && cause.len > 0 && kernel.seq == stack.seq {
-        return Some(Then::GoOn);
+        // With SACK, its block does, too, and the kernel's ACK follows.
+        let is_told = stack.sack().iter().any(|block| block.0 <= cause.seq && cause.end() <= block.1);
+        return Some(if is_told { Then::Stop } else { Then::GoOn });
     }
     // New data that decides whether a timeout was needed is sent in the same way.
     let is_timeout = latest_figure(pair.earlier, "ca_state") == Some(4);
