@@ -185,6 +185,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     pub(super) fn undo(&mut self, loss: &mut Loss, sign: Sign, now: Instant) {
+        // The window has changed (`snd_cwnd_stamp`).
+        loss.usage.touch(now);
         // Without SACK, the repair after a timeout continues until it may end, but the window is restored. An original
         // may still end it; then nothing is left to undo.
         let goes_on = !self.sack_ok && sign != Sign::Original && self.recovery.phase() == Phase::Loss;
@@ -300,6 +302,18 @@ mod tests {
         assert_eq!(twice(&t), Some(1));
         t.report(1, &[(1, 3)]);
         assert_eq!(t.pcb.loss.as_deref().map_or(0, |loss| loss.twice_count), 0);
+    }
+
+    /// `tcp_undo_cwnd_reduction`.
+    #[test]
+    fn a_window_that_an_undo_restores_has_a_timeout_to_be_used() {
+        let mut t = Script::established(&Settings { sack: true, ..plain() });
+        t.write(10 * MSS);
+        let mut loss = t.pcb.loss.take().unwrap();
+        t.now = t.now + ms(500);
+        assert_eq!(loss.usage.age_us(t.now), 500_000);
+        t.pcb.undo(&mut loss, Sign::Reports, t.now);
+        assert_eq!(loss.usage.age_us(t.now), 0);
     }
 
     #[test]
