@@ -12,8 +12,8 @@
 //! | shapes | the pages of that documentation have each method of tokio's sources, and of a list of `std`'s: `shapes.rs` |
 //! | socket2's options | those pages have the methods that a table names for the options of `socket2`: `socket2.rs` |
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf`, with `experiments`; those of `sockeye-mbuf` without it, too; two processes at once |
-//! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on, warnings refused; those of `sockeye-mbuf` with it, too |
-//! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
+//! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on, warnings refused; with `--ignored` those of `sockeye-mbuf` with it, too |
+//! | the build that counts, with `--ignored` | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
 //! | other libraries | `cargo test --workspace --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, those of the simulator with axum, tonic and openraft, tests, the bench's applications, the programs of the two simulators, and tokio's tests of its sockets, on ours: `tokio_suite.rs` |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
@@ -108,6 +108,7 @@ fn the_library_passes_without_the_feature_experiments_and_under_the_address_sani
 
 /// Those of the squeue run above: `sockeye-sync` tests itself with the feature.
 #[test]
+#[ignore = "a build for an older design; a command of its own"]
 fn the_remote_free_lists_pass_under_the_address_sanitizer() {
     sanitized().args(["-p", "sockeye-mbuf", "--features", "experiments"]).run_tests("asan");
 }
@@ -129,6 +130,7 @@ fn sanitized() -> Child {
 
 /// A workspace of its own: its library has the feature `count`.
 #[test]
+#[ignore = "a build for the counts of the experiments; a command of its own"]
 fn the_counting_build_counts_each_hand_off() {
     Child::cargo("test")
         .args(["--manifest-path", "apps/bench-counted/Cargo.toml", "--locked"])
