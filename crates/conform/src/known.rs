@@ -47,7 +47,7 @@ use opening::{
     size_behind_a_report, size_of_a_cookie, syn_after_a_wrong_acknowledgment, syn_in_syn_received,
     text_of_a_syn_ack, timestamp_of_a_repeated_syn,
 };
-use options::{echo_of_zero, malformed_option, signature_of_nobody};
+use options::{block_that_was_forgotten, echo_of_zero, malformed_option, signature_of_nobody};
 pub use pair::Pair;
 use repairing::{
     answer_to_a_mark, hole_beside_an_acknowledgment, loss_after_an_undone_repair, repair_beside_text,
@@ -200,7 +200,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "block that was forgotten",
         scenario: "block-that-was-forgotten",
-        is: options::block_that_was_forgotten,
+        is: block_that_was_forgotten,
     },
     Known { name: "number of a cookie", scenario: "cookie-for-another-syn", is: number_of_a_cookie },
     Known {

@@ -165,6 +165,11 @@ impl Segment {
         })
     }
 
+    /// Whether it answers a SYN with one.
+    pub fn is_syn_ack(&self) -> bool {
+        self.flags.has(Flags::SYN.with(Flags::ACK))
+    }
+
     /// Whether it only acknowledges. It may carry the flags of ECN, and point at urgent data.
     pub fn is_bare_ack(&self) -> bool {
         let others = [Flags::FIN, Flags::SYN, Flags::RST, Flags::PSH];

@@ -454,9 +454,7 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
             Some(info) => info.state == "CLOSED",
             None => !state.ready.readable,
         };
-        let is_syn_ack = |record: &Record| {
-            record.segment().is_some_and(|sent| sent.flags.has(Flags::SYN.with(Flags::ACK)))
-        };
+        let is_syn_ack = |record: &Record| record.segment().is_some_and(Segment::is_syn_ack);
         let begin = pair.earlier.iter().rposition(is_syn_ack);
         let is_half_open = begin.is_some_and(|begin| {
             pair.earlier[begin..].iter().all(|record| match &record.what {

@@ -83,8 +83,7 @@ pub(super) fn syn_after_a_wrong_acknowledgment(pair: &Pair<'_>) -> Option<Then> 
 /// 7323 section 4.3). So does what is sent until the peer sends another timestamp.
 pub(super) fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let both = Flags::SYN.with(Flags::ACK);
-    let is_syn_ack = kernel.flags.has(both) && stack.flags.has(both);
+    let is_syn_ack = kernel.is_syn_ack() && stack.is_syn_ack();
     let told = pair.peer().filter_map(|(_, told)| Some((told, told.timestamp()?.0)));
     let mut syns = told.clone().map(|(told, value)| told.flags.has(Flags::SYN).then_some(value));
     let echo = |sent: &Segment| match sent.timestamp() {
@@ -180,8 +179,7 @@ pub(super) fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_answer = kernel.flags == Flags::RST && kernel.seq == cause.ack && stack.flags == Flags::ACK;
     // Another connection begins with another number.
-    let is_syn_ack = |sent: &&Segment| sent.flags.has(Flags::SYN.with(Flags::ACK));
-    let syn_ack = pair.earlier.iter().filter_map(Record::segment).rfind(is_syn_ack);
+    let syn_ack = pair.earlier.iter().filter_map(Record::segment).rfind(|sent| sent.is_syn_ack());
     let first = syn_ack.map_or(1, |syn_ack| syn_ack.seq + 1);
     (is_answer && stack.len == 0 && stack.seq == first && cause.ack != first).then_some(Then::GoOn)
 }
@@ -209,8 +207,7 @@ fn is_old_reset(pair: &Pair<'_>) -> bool {
     let is_answered = match (pair.only_the_stack_answers(), pair.stack.and_then(Record::segment)) {
         (Some((cause, _)), _) => is_old(cause),
         (None, Some(reset)) if reset.flags == Flags::RST && !pair.kernel_resets() => {
-            let is_next = |(index, cause): (usize, &Segment)| cause.seq == pair.rcv_nxt_before(index);
-            pair.peer().any(|(index, cause)| is_old(cause) && is_next((index, cause)))
+            pair.peer().any(|(index, cause)| is_old(cause) && cause.seq == pair.rcv_nxt_before(index))
         }
         _ => false,
     };

@@ -140,9 +140,8 @@ impl<'a> Pair<'a> {
     fn syn_before(&self, index: usize) -> Option<u32> {
         let is_syn = |segment: &&Segment| segment.flags.has(Flags::SYN);
         let mut sent = self.earlier.iter().filter_map(Record::segment);
-        let is_syn_ack = |sent: &&Segment| sent.flags.has(Flags::SYN.with(Flags::ACK));
         let is_ack = |sent: &&Segment| sent.flags.has(Flags::ACK) && !sent.flags.has(Flags::RST);
-        let answer = sent.clone().rfind(is_syn_ack).or_else(|| sent.find(is_ack));
+        let answer = sent.clone().rfind(|sent| sent.is_syn_ack()).or_else(|| sent.find(is_ack));
         let syns = || self.taken_before(index).filter(is_syn);
         // Another SYN may have an earlier number.
         let is_next =

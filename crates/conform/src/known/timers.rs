@@ -257,18 +257,16 @@ pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn keepalive_beside_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let told = pair.peer().last()?.1;
     let is_old = told.len == 0 && pair.acks().any(|latest| latest.ack > told.ack);
-    if let Some(kernel) = pair.kernel?.segment() {
+    let record = pair.kernel?;
+    if let Some(kernel) = record.segment() {
         let top = pair.texts().map(Segment::end).max().unwrap_or(1);
         let is_question = kernel.is_bare_ack() && kernel.seq + 1 == top;
         // Or the stack waits, because a shorter time was set that counts from there.
-        let is_sooner = pair.stack.is_none_or(|stack| match stack.segment() {
-            Some(later) => {
-                later.seq == kernel.seq
-                    && pair.why.starts_with("time:")
-                    && pair.kernel.is_some_and(|kernel| kernel.at < stack.at)
-            }
-            None => true,
-        });
+        let is_later = |stack: &Record, later: &Segment| {
+            later.seq == kernel.seq && pair.why.starts_with("time:") && record.at < stack.at
+        };
+        let is_sooner =
+            pair.stack.is_none_or(|stack| stack.segment().is_none_or(|later| is_later(stack, later)));
         return (is_question && is_sooner && is_old).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.states()?;

@@ -280,7 +280,7 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
     if let Some(error) = failure(events, conn.state() == State::CloseWait, pcb.unreachable()) {
         if events.any(Events::TIMED_OUT.with(Events::UNREACHABLE)) {
             fast_open::failed(cx, pcb, conn, so);
-            // This error tells it.
+            // The error says what the report says, so SO_ERROR does not return it again.
             let _ = pcb.take_unreachable();
         }
         conn.set_error(error);
