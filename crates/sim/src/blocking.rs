@@ -9,7 +9,9 @@
 //! side in the same section; so no wake-up is lost.
 //!
 //! A host's crash, or the end of the run, takes the task away; the thread is then ended by a silent panic,
-//! at its next blocking call or in the one that it is in. Tests: `tests/hosts/blocking.rs`.
+//! at its next blocking call or in the one that it is in. Destructors run during this panic, and those of a `BufWriter` or of a guard may make
+//! blocking calls; a second panic would abort the process, so these calls return an error at once.
+//! Tests: `tests/hosts/blocking.rs`.
 
 pub mod fs;
 
@@ -104,38 +106,77 @@ pub(crate) fn is_own_thread() -> bool {
 /// Waits for `future` on a thread of [`run`].
 ///
 /// # Panics
-/// On any other thread.
+/// On any other thread. Also in a destructor that runs because the program is being ended, by its host's crash or by the end of the run: this
+/// aborts the process. The calls of this module's types return `BrokenPipe` there instead, and [`sleep`] returns at once.
 pub fn block_on<F: Future>(future: F) -> F::Output {
+    wait_for(future).unwrap_or_else(|cancelled| {
+        assert!(
+            !std::thread::panicking(),
+            "a destructor called block_on while its program was being ended; the calls of sockeye_sim::blocking return an error there"
+        );
+        // Without the hook that prints: this is no failure.
+        resume_unwind(Box::new(cancelled))
+    })
+}
+
+/// [`block_on`] for the calls of this module.
+///
+/// # Errors
+/// Those of the call, and `BrokenPipe` in a destructor of a program that is being ended.
+fn block_on_call<T>(call: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match wait_for(call) {
+        Ok(done) => done,
+        Err(_) if std::thread::panicking() => Err(ending()),
+        Err(cancelled) => resume_unwind(Box::new(cancelled)),
+    }
+}
+
+/// Lets the simulation and `future` go on by turns, until the future is ready or the program has to end.
+fn wait_for<F: Future>(future: F) -> Result<F::Output, Cancelled> {
     let baton = OWN.with_borrow(Clone::clone);
     let baton = baton.expect("block_on works on a thread of sockeye_sim::blocking::run only");
     let mut future = pin!(future);
     loop {
-        let waker = baton.waker();
+        let waker = baton.waker()?;
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
+            Poll::Ready(value) => return Ok(value),
             Poll::Pending => baton.yield_turn(),
         }
     }
 }
 
+/// # Errors
+/// `BrokenPipe` if this thread's program is being ended: what its destructors do has to be without effect, as in a process that was killed.
+fn check_not_ending() -> io::Result<()> {
+    let is_cancelled =
+        OWN.with_borrow(|own| own.as_ref().is_some_and(|baton| baton.state.lock().is_cancelled));
+    if is_cancelled { Err(ending()) } else { Ok(()) }
+}
+
+fn ending() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the program is being ended")
+}
+
 /// Lets virtual time pass.
 ///
 /// # Panics
-/// As [`block_on`].
+/// On a thread that is not one of [`run`].
 pub fn sleep(time: Duration) {
-    block_on(time::sleep(time));
+    // The only error is the end of the program.
+    let _ = block_on_call(async {
+        time::sleep(time).await;
+        Ok(())
+    });
 }
 
 impl Baton {
-    /// The waker of the task that stands for this thread. A thread whose task is gone ends here.
-    fn waker(&self) -> Waker {
+    /// The waker of the task that stands for this thread, unless that is gone.
+    fn waker(&self) -> Result<Waker, Cancelled> {
         let state = self.state.lock();
         if state.is_cancelled {
-            drop(state);
-            // Without the hook that prints: this is no failure.
-            resume_unwind(Box::new(Cancelled));
+            return Err(Cancelled);
         }
-        state.waker.clone().unwrap_or_else(|| Waker::noop().clone())
+        Ok(state.waker.clone().unwrap_or_else(|| Waker::noop().clone()))
     }
 
     fn wait_for(&self, turn: Turn) {
@@ -211,12 +252,13 @@ impl TcpStream {
     /// Connects.
     ///
     /// # Errors
-    /// As for `sockeye::TcpStream::connect`.
+    /// As for `sockeye::TcpStream::connect`. `BrokenPipe` in a destructor that runs because the program is being ended by its host's crash or by the end of
+    /// the run; so do all calls that wait.
     ///
     /// # Panics
-    /// As [`block_on`]; so do all calls that wait.
+    /// On a thread that is not one of [`run`]; so do all calls that wait.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        block_on(net::TcpStream::connect(addr)).map(Self)
+        block_on_call(net::TcpStream::connect(addr)).map(Self)
     }
 
     /// The stream of the asynchronous kind inside, for its queries and options.
@@ -236,14 +278,14 @@ impl TcpStream {
 impl Read for TcpStream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut buf = ReadBuf::new(buf);
-        block_on(std::future::poll_fn(|cx| Pin::new(&mut self.0).poll_read(cx, &mut buf)))?;
+        block_on_call(std::future::poll_fn(|cx| Pin::new(&mut self.0).poll_read(cx, &mut buf)))?;
         Ok(buf.filled().len())
     }
 }
 
 impl Write for TcpStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        block_on(std::future::poll_fn(|cx| Pin::new(&mut self.0).poll_write(cx, buf)))
+        block_on_call(std::future::poll_fn(|cx| Pin::new(&mut self.0).poll_write(cx, buf)))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -261,7 +303,7 @@ impl TcpListener {
     /// # Errors
     /// As for `sockeye::TcpListener::bind`.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        block_on(net::TcpListener::bind(addr)).map(Self)
+        block_on_call(net::TcpListener::bind(addr)).map(Self)
     }
 
     /// The next connection, and where it comes from.
@@ -269,7 +311,7 @@ impl TcpListener {
     /// # Errors
     /// None today.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        block_on(self.0.accept()).map(|(stream, from)| (TcpStream(stream), from))
+        block_on_call(self.0.accept()).map(|(stream, from)| (TcpStream(stream), from))
     }
 
     /// The address that is listened on.

@@ -52,7 +52,10 @@ impl File {
     pub fn sync_all(&self) -> io::Result<()> {
         let sync = self.0.begin_sync()?;
         if super::is_own_thread() {
-            super::block_on(time::sleep_until(time::Instant::at(Duration::from_nanos(sync.at))));
+            super::block_on_call(async {
+                time::sleep_until(time::Instant::at(Duration::from_nanos(sync.at))).await;
+                Ok(())
+            })?;
         }
         self.0.end_sync(sync)
     }
@@ -141,6 +144,7 @@ impl Read for &File {
 
 impl Write for &File {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        super::check_not_ending()?;
         self.0.write(bytes)
     }
 
@@ -163,6 +167,7 @@ impl Read for File {
 
 impl Write for File {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        super::check_not_ending()?;
         self.0.write(bytes)
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use sockeye_sim::blocking::{self, TcpListener, TcpStream};
-use sockeye_sim::{Capture, LinkConfig, Sim, time};
+use sockeye_sim::blocking::{self, TcpListener, TcpStream, fs};
+use sockeye_sim::{Capture, Host, LinkConfig, Sim, time};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -96,5 +96,93 @@ fn errors_are_those_of_std() {
         let addr = server.at(9);
         let error = client.spawn(blocking::run(move || TcpStream::connect(addr).unwrap_err().kind()));
         assert_eq!(error.await.unwrap(), ErrorKind::ConnectionRefused);
+    });
+}
+
+/// Writes what it kept, and waits, when it is dropped.
+struct Late {
+    stream: TcpStream,
+    file: fs::File,
+    errors: Arc<AtomicU32>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        blocking::sleep(MS);
+        let failed = [
+            self.stream.write_all(b"late").err(),
+            self.stream.read(&mut [0]).err(),
+            self.file.write_all(b"late").err(),
+            self.file.sync_all().err(),
+            TcpListener::bind("0.0.0.0:1").err(),
+        ];
+        let failed = failed.iter().flatten().filter(|error| error.kind() == ErrorKind::BrokenPipe);
+        self.errors.fetch_add(failed.count() as u32, Ordering::Relaxed);
+    }
+}
+
+/// A server that reads until the end, and the program of `client` that keeps something for its destructor.
+fn keeps_something(client: &Host, server: &Host, errors: &Arc<AtomicU32>) {
+    let (addr, errors) = (server.at(5), Arc::clone(errors));
+    server.spawn(blocking::run(move || {
+        let (mut stream, _) = TcpListener::bind(addr).unwrap().accept().unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    }));
+    client.spawn(blocking::run(move || {
+        blocking::sleep(MS);
+        let stream = TcpStream::connect(addr).unwrap();
+        let file = fs::File::create("file").unwrap();
+        let _late = Late { stream, file, errors };
+        blocking::sleep(1_000_000 * MS);
+    }));
+}
+
+#[test]
+fn blocking_calls_of_destructors_fail_when_the_program_is_ended() {
+    let errors = Arc::new(AtomicU32::new(0));
+    Sim::exactly(7).run(|net| {
+        let errors = Arc::clone(&errors);
+        async move {
+            let (client, server) = (net.host("client"), net.host("server"));
+            keeps_something(&client, &server, &errors);
+            time::sleep(10 * MS).await;
+            client.kill();
+            time::sleep(MS).await;
+            assert_eq!(errors.load(Ordering::Relaxed), 5, "killed");
+            let empty = client.spawn(async { sockeye_sim::fs::read("file").await.unwrap().is_empty() });
+            assert!(empty.await.unwrap(), "a killed program has written to its file");
+            // This one is ended with the run.
+            keeps_something(&server, &client, &errors);
+            time::sleep(10 * MS).await;
+        }
+    });
+    assert_eq!(errors.load(Ordering::Relaxed), 10, "the end of the run");
+}
+
+/// A destructor that waits when the program has failed by itself, and whose host then crashes.
+#[test]
+fn a_program_that_fails_can_be_ended_in_a_destructor() {
+    struct Sleeps(Arc<AtomicU32>);
+    impl Drop for Sleeps {
+        fn drop(&mut self) {
+            blocking::sleep(MS);
+            self.0.fetch_add(1, Ordering::Relaxed);
+            blocking::sleep(1000 * MS);
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    Sim::exactly(8).run(|net| async move {
+        let host = net.host("host");
+        let steps = Arc::new(AtomicU32::new(0));
+        let sleeps = Sleeps(Arc::clone(&steps));
+        let program = host.spawn(blocking::run(move || {
+            let _sleeps = sleeps;
+            std::panic::resume_unwind(Box::new("its own failure"));
+        }));
+        time::sleep(10 * MS).await;
+        assert_eq!(steps.load(Ordering::Relaxed), 1);
+        host.crash();
+        assert!(program.await.is_err());
+        assert_eq!(steps.load(Ordering::Relaxed), 2);
     });
 }
