@@ -74,7 +74,7 @@ impl Net {
     /// A host of one's own settings.
     ///
     /// # Errors
-    /// `InvalidInput` if a setting is out of its bounds, `QuotaExceeded` beyond 60,000 hosts.
+    /// `InvalidInput` if a setting is out of its bounds, `QuotaExceeded` beyond 60,000 hosts. There is no such host then.
     pub fn host_with(&self, name: &str, config: HostConfig) -> io::Result<Host> {
         let index = self.world.lock().hosts.len();
         if index >= HOSTS_MAX {
@@ -111,7 +111,14 @@ impl Net {
         state.addresses.insert(v6.into(), index);
         drop(state);
         let host = Host { net: self.clone(), index };
-        host.start()?;
+        if let Err(error) = host.start() {
+            let mut state = self.world.lock();
+            state.addresses.retain(|_, host| *host != index);
+            state.dirty.retain(|host| *host != index);
+            let failed = state.hosts.pop();
+            drop((state, failed));
+            return Err(error);
+        }
         Ok(host)
     }
 

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Result};
 use std::net::SocketAddr;
 
 use sockeye_sim::net::{TcpListener, TcpStream, UdpSocket, lookup_host};
-use sockeye_sim::{Host, Sim, blocking};
+use sockeye_sim::{Host, HostConfig, Sim, blocking};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A service that sends every client one byte.
@@ -121,5 +121,19 @@ fn no_program_gets_to_the_machine_s_resolver() {
         let asked = net.host("host").spawn(async { "localhost:80".to_socket_addrs().is_err() });
         assert!(asked.await.unwrap(), "std's own lookup, as a library may call it");
         assert!("localhost:80".to_socket_addrs().is_err(), "nor does the main program");
+    });
+}
+
+#[test]
+fn a_host_that_cannot_be_made_leaves_no_name_and_no_address() {
+    Sim::new(6).run(|net| async move {
+        let config = HostConfig { mtu: 100, ..HostConfig::default() };
+        assert_eq!(net.host_with("server", config).map(drop).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(lookup_host("server:80").await.map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+        let server = net.host("server");
+        let found: Vec<SocketAddr> = lookup_host("server:80").await.unwrap().collect();
+        assert_eq!(found, ["10.0.0.1:80".parse().unwrap(), "[fd00::1]:80".parse().unwrap()]);
+        serve(&server, 9);
+        assert_eq!(net.host("client").spawn(async { ask("server:80").await }).await.unwrap().unwrap(), 9);
     });
 }
