@@ -81,12 +81,15 @@ async fn transfers(net: &Net, args: &SimArgs, lasts: Duration) -> io::Result<(Ou
     let addr = receiver.at(PORT);
     let received = Rc::new(RefCell::new(Vec::new()));
     serve(&receiver, addr, &received);
-    let streams = Rc::new(RefCell::new(Vec::new()));
-    let begins = (0..args.streams).map(|_| begin(&sender, addr, &streams)).collect::<Vec<_>>();
-    for begun in begins {
-        begun.await.map_err(io::Error::other)??;
+    let connects = (0..args.streams).map(|_| sender.spawn(TcpStream::connect(addr))).collect::<Vec<_>>();
+    let mut senders = Vec::new();
+    for connected in connects {
+        senders.push(Rc::new(connected.await.map_err(io::Error::other)??));
     }
-    let senders = streams.take();
+    // A handshake whose packets are lost takes seconds. None of the streams sends in the meantime: what is sent counts from here.
+    for stream in &senders {
+        sender.spawn(send(Rc::clone(stream)));
+    }
     let read_of = |stream: &TcpStream| -> u64 {
         let from = stream.local_addr().ok();
         let all = received.borrow();
@@ -189,26 +192,14 @@ fn serve(receiver: &Host, addr: SocketAddr, received: &Received) {
     });
 }
 
-/// Connects one stream and keeps it full.
-fn begin(
-    sender: &Host,
-    addr: SocketAddr,
-    streams: &Rc<RefCell<Vec<Rc<TcpStream>>>>,
-) -> sockeye_sim::JoinHandle<io::Result<()>> {
-    let streams = Rc::clone(streams);
-    sender.spawn(async move {
-        let stream = Rc::new(TcpStream::connect(addr).await?);
-        streams.borrow_mut().push(Rc::clone(&stream));
-        sockeye_sim::spawn(async move {
-            let chunk = vec![0x5a; CHUNK];
-            loop {
-                match stream.try_write(&chunk) {
-                    Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => stream.writable().await?,
-                    Err(error) => return io::Result::<()>::Err(error),
-                }
-            }
-        });
-        Ok(())
-    })
+/// Writes until the connection ends.
+async fn send(stream: Rc<TcpStream>) -> io::Result<()> {
+    let chunk = vec![0x5a; CHUNK];
+    loop {
+        match stream.try_write(&chunk) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
 }

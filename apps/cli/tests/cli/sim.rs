@@ -98,3 +98,19 @@ fn invalid_quantities_are_refused_with_an_example() {
         assert!(stderr(&output).contains(part), "{line}: {}", stderr(&output));
     }
 }
+
+/// A handshake of which a packet is lost takes a second or more. Whatever the other streams could send meanwhile is not of the measured time.
+#[test]
+fn streams_begin_together_when_all_are_connected() {
+    for seed in 1..5 {
+        let line =
+            format!("sim --streams 20 --rate 2mbit --rtt 100ms --loss 8% --seconds 3 --json --seed {seed}");
+        let output = run(sockeye(&line));
+        let value: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
+        let streams = value["streams"].as_array().unwrap();
+        for stream in streams {
+            assert_eq!(stream["samples"][0]["received"], 0, "seed {seed}: {stream}");
+        }
+        assert!(value["utilisation"].as_f64().unwrap() <= 1.0, "seed {seed}: {value}");
+    }
+}
