@@ -31,8 +31,27 @@ fn the_kernel_sends_over_the_emulated_link_or_the_command_names_what_is_missing(
 }
 
 #[test]
+fn the_kernels_connection_asks_for_ecn_if_it_is_told_to() {
+    if let Some(reason) = unavailable() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let output = run(sockeye("sim --on kernel --ecn --mark 5K --rtt 10ms --rate 10mbit --seconds 1 --json"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let value: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
+    let marked = value["counters"]["TcpExt.TCPDeliveredCE"].as_u64();
+    assert!(marked.is_some_and(|marked| marked > 0), "{value}");
+}
+
+#[test]
 fn options_of_the_simulator_only_are_refused() {
-    for (line, part) in [("--streams 2", "stream"), ("--chart none.html", "--chart")] {
+    let refused = [
+        ("--streams 2", "stream"),
+        ("--chart none.html", "--chart"),
+        ("--pacing on", "--pacing"),
+        ("--autotune", "--autotune"),
+    ];
+    for (line, part) in refused {
         let output = run(sockeye(&format!("sim --on kernel --seconds 1 {line}")));
         assert_eq!(output.status.code(), Some(1), "{line}");
         assert!(stderr(&output).contains(part), "{line}: {}", stderr(&output));

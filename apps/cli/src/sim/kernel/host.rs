@@ -14,7 +14,7 @@ use sockeye::netif::Prefix;
 use sockeye_drivers::{Namespace, Tun, TunConfig};
 
 /// Settings in each namespace: Linux's defaults, as of version 6.
-const SETTINGS: [(&str, &str); 16] = [
+const SETTINGS: [(&str, &str); 15] = [
     // Router solicitations would take their share of the link.
     ("ipv6/conf/default/disable_ipv6", "1"),
     ("ipv4/tcp_sack", "1"),
@@ -26,7 +26,6 @@ const SETTINGS: [(&str, &str); 16] = [
     ("ipv4/tcp_frto", "2"),
     ("ipv4/tcp_reordering", "3"),
     ("ipv4/tcp_max_reordering", "300"),
-    ("ipv4/tcp_ecn", "2"),
     ("ipv4/tcp_fastopen", "1"),
     ("ipv4/tcp_moderate_rcvbuf", "1"),
     ("ipv4/tcp_slow_start_after_idle", "1"),
@@ -47,21 +46,25 @@ const PREFIX: u8 = 24;
 const MTU_MAX: u32 = 65_535;
 const DEVICE: &str = "sim0";
 
-/// A new one, with buffers that hold `buffer` bytes.
+/// A new one, with buffers that hold `buffer` bytes. Its connections ask for ECN if `ecn` says so, and accept it otherwise.
 ///
 /// # Errors
 /// The system's, with a hint if rights are missing.
-pub fn new(buffer: u32) -> io::Result<Namespace> {
+pub fn new(buffer: u32, ecn: bool) -> io::Result<Namespace> {
     let namespace = Namespace::new().map_err(|error| hint(error, "make a network namespace"))?;
-    namespace.run(|| configure(buffer))??;
+    namespace.run(|| configure(buffer, ecn))??;
     Ok(namespace)
 }
 
 /// Writes down the settings of the calling thread's namespace.
-fn configure(buffer: u32) -> io::Result<()> {
+fn configure(buffer: u32, ecn: bool) -> io::Result<()> {
     let most = u64::from(buffer).saturating_mul(OVERHEAD).min(i32::MAX.unsigned_abs().into());
-    let buffers = [("ipv4/tcp_rmem", format!("{RMEM} {most}")), ("ipv4/tcp_wmem", format!("{WMEM} {most}"))];
-    for (name, value) in SETTINGS.map(|(name, value)| (name, value.to_owned())).into_iter().chain(buffers) {
+    let asked = [
+        ("ipv4/tcp_ecn", if ecn { "1" } else { "2" }.to_owned()),
+        ("ipv4/tcp_rmem", format!("{RMEM} {most}")),
+        ("ipv4/tcp_wmem", format!("{WMEM} {most}")),
+    ];
+    for (name, value) in SETTINGS.map(|(name, value)| (name, value.to_owned())).into_iter().chain(asked) {
         let file = path::Path::new("/proc/sys/net").join(name);
         match fs::write(&file, value) {
             Ok(()) => {}

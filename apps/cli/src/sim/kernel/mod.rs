@@ -27,7 +27,7 @@ use sockeye_shared::file;
 use sockeye_sim::Capture;
 use sockeye_sim::emulate::Emulator;
 
-use super::args::SimArgs;
+use super::args::{Pacing, SimArgs};
 use super::transfer;
 pub use report::{json, text};
 pub use wire::Carried;
@@ -98,7 +98,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(60);
 pub fn run(args: &SimArgs) -> io::Result<Measured> {
     refuse(args)?;
     let record = args.pcap.as_deref().map(file::create).transpose()?;
-    let hosts = [host::new(args.buffer_bytes())?, host::new(args.buffer_bytes())?];
+    let host = || host::new(args.buffer_bytes(), args.ecn);
+    let hosts = [host()?, host()?];
     let run = Run::default();
     thread::scope(|scope| {
         let stop = Stop(&run);
@@ -136,14 +137,16 @@ pub fn run(args: &SimArgs) -> io::Result<Measured> {
 
 /// Options that only the simulator has.
 fn refuse(args: &SimArgs) -> io::Result<()> {
-    let refused = if args.streams != 1 {
-        Some("more than one stream")
-    } else if args.chart.is_some() {
-        Some("--chart")
-    } else {
-        None
-    };
-    refused.map_or(Ok(()), |what| {
+    let refused = [
+        (args.streams != 1, "more than one stream"),
+        (args.chart.is_some(), "--chart"),
+        (
+            !matches!(args.pacing, Pacing::Auto),
+            "--pacing (the kernel paces if its congestion control wants it)",
+        ),
+        (args.autotune, "--autotune (the kernel always grows its buffers)"),
+    ];
+    refused.into_iter().find(|(is_asked, _)| *is_asked).map_or(Ok(()), |(_, what)| {
         let message = format!("--on kernel does not do {what}");
         Err(io::Error::new(ErrorKind::Unsupported, message))
     })
