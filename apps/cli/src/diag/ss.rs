@@ -45,7 +45,9 @@ pub struct SsArgs {
     ipv6: bool,
 
     /// Show how many sockets of each kind there are, and no sockets
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = [
+        "tcp", "udp", "unix", "listening", "all", "ipv4", "ipv6", "info", "options", "memory", "filter",
+    ])]
     summary: bool,
 
     /// Do not resolve names. They never are; for the habit of ss(8)
@@ -86,7 +88,12 @@ pub fn ss(args: &SsArgs) -> Result<ExitCode, CommandError> {
     let mut out = io::stdout().lock();
     if args.summary {
         for report in &reports {
-            summary(report, &mut out)?;
+            let counts = Counts::of(report);
+            if args.json {
+                writeln!(out, "{}", counts.json(report))?
+            } else {
+                counts.print(report, &mut out)?
+            }
         }
         return Ok(code);
     }
@@ -142,64 +149,130 @@ impl SsArgs {
     }
 }
 
-/// Numbers of sockets, in the form of `ss -s`.
-fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    let count = |protocol: &str, is_wanted: &dyn Fn(&Socket) -> bool| {
-        report.sockets.iter().filter(|socket| socket.protocol == protocol && is_wanted(socket)).count()
-    };
-    let with_state = |state: &str| count("tcp", &|socket| socket.state == state);
-    let orphaned = count("tcp", &|socket| !socket.is_held && !BUCKET.contains(&socket.state.as_str()));
-    writeln!(out, "{}", super::title(report))?;
-    writeln!(out, "Total: {}", report.sockets.len() + report.unix.len())?;
-    writeln!(
-        out,
-        "TCP:   {} (estab {}, closed {}, orphaned {orphaned}, timewait {})",
-        count("tcp", &|_| true),
-        with_state("ESTAB"),
-        with_state("UNCONN"),
-        with_state("TIME-WAIT")
-    )?;
-    writeln!(out, "\n{:<10}{:<10}{:<10}IPv6", "Transport", "Total", "IP")?;
-    for (name, protocol) in [("UDP", "udp"), ("TCP", "tcp")] {
-        let v4 = count(protocol, &|socket| socket.local.is_ipv4());
-        let v6 = count(protocol, &|socket| socket.local.is_ipv6());
-        writeln!(out, "{name:<10}{:<10}{v4:<10}{v6}", v4 + v6)?;
+/// Numbers of sockets of a stack.
+struct Counts {
+    total: usize,
+    estab: usize,
+    closed: usize,
+    orphaned: usize,
+    timewait: usize,
+    tcp: [usize; 2],
+    udp: [usize; 2],
+    unix: usize,
+}
+
+impl Counts {
+    fn of(report: &Report) -> Self {
+        let count = |protocol: &str, is_wanted: &dyn Fn(&Socket) -> bool| {
+            report.sockets.iter().filter(|socket| socket.protocol == protocol && is_wanted(socket)).count()
+        };
+        let with_state = |state: &str| count("tcp", &|socket| socket.state == state);
+        let families = |protocol: &str| {
+            [true, false].map(|is_ipv4| count(protocol, &|socket| socket.local.is_ipv4() == is_ipv4))
+        };
+        Self {
+            total: report.sockets.len() + report.unix.len(),
+            estab: with_state("ESTAB"),
+            closed: with_state("UNCONN"),
+            orphaned: count("tcp", &|socket| !socket.is_held && !BUCKET.contains(&socket.state.as_str())),
+            timewait: with_state("TIME-WAIT"),
+            tcp: families("tcp"),
+            udp: families("udp"),
+            unix: report.unix.len(),
+        }
     }
-    writeln!(out, "{:<10}{}\n", "UNIX", report.unix.len())
+
+    /// In the form of `ss -s`.
+    fn print(&self, report: &Report, out: &mut impl Write) -> io::Result<()> {
+        let Self { estab, closed, orphaned, timewait, .. } = self;
+        writeln!(out, "{}", super::title(report))?;
+        writeln!(out, "Total: {}", self.total)?;
+        writeln!(
+            out,
+            "TCP:   {} (estab {estab}, closed {closed}, orphaned {orphaned}, timewait {timewait})",
+            self.tcp.iter().sum::<usize>()
+        )?;
+        writeln!(out, "\n{:<10}{:<10}{:<10}IPv6", "Transport", "Total", "IP")?;
+        for (name, [v4, v6]) in [("UDP", self.udp), ("TCP", self.tcp)] {
+            writeln!(out, "{name:<10}{:<10}{v4:<10}{v6}", v4 + v6)?;
+        }
+        writeln!(out, "{:<10}{}\n", "UNIX", self.unix)
+    }
+
+    fn json(&self, report: &Report) -> Value {
+        let Self { estab, closed, orphaned, timewait, .. } = self;
+        serde_json::json!({
+            "pid": report.pid, "program": report.program, "stack": report.name, "total": self.total,
+            "tcp": {
+                "ipv4": self.tcp[0], "ipv6": self.tcp[1], "estab": estab, "closed": closed, "orphaned": orphaned,
+                "timewait": timewait,
+            },
+            "udp": { "ipv4": self.udp[0], "ipv6": self.udp[1] },
+            "unix": self.unix,
+        })
+    }
+}
+
+/// A line of the table: its cells, the stack, and what `--info` and `--memory` show below it.
+struct Row {
+    cells: [String; 7],
+    stack: String,
+    more: String,
 }
 
 fn table(args: &SsArgs, reports: &[Report], out: &mut impl Write) -> io::Result<()> {
     let heads = ["Netid", "State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port", "Id"];
-    row(out, &heads.map(str::to_owned), "Stack")?;
+    let mut rows =
+        vec![Row { cells: heads.map(str::to_owned), stack: "Stack".to_owned(), more: String::new() }];
     for report in reports {
         for socket in &report.sockets {
-            let remote = socket.remote.map_or_else(|| "*:*".to_owned(), |remote| remote.to_string());
-            // Listeners and datagram sockets have no number.
-            let id = if socket.serial == 0 { "-".to_owned() } else { socket.serial.to_string() };
-            let cells = [
-                socket.protocol.clone(),
-                socket.state.clone(),
-                socket.recv_queue.to_string(),
-                socket.send_queue.to_string(),
-                socket.local.to_string(),
-                remote,
-                id,
-            ];
             let timer = Some(timer(&socket.timer)).filter(|text| args.options && !text.is_empty());
-            let end = [Some(super::title(report)), timer].into_iter().flatten().collect::<Vec<_>>().join(" ");
-            row(out, &cells, &end)?;
+            let stack =
+                [Some(super::title(report)), timer].into_iter().flatten().collect::<Vec<_>>().join(" ");
             let memory = args.memory.then(|| memory(socket));
             let info = (args.info && !socket.tcp.is_empty()).then(|| details(&socket.tcp));
-            let more: Vec<String> = memory.into_iter().chain(info).collect();
-            if !more.is_empty() {
-                writeln!(out, "\t {}", more.join(" "))?;
-            }
+            let more = memory.into_iter().chain(info).collect::<Vec<_>>().join(" ");
+            rows.push(Row { cells: cells(socket), stack, more });
         }
-        for socket in &report.unix {
-            row(out, &unix_cells(socket), &super::title(report))?;
+        rows.extend(report.unix.iter().map(|socket| Row {
+            cells: unix_cells(socket),
+            stack: super::title(report),
+            more: String::new(),
+        }));
+    }
+    let mut widths = WIDTHS;
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(&row.cells) {
+            // A blank stands between any two cells, so that they can be told apart.
+            *width = (*width).max(cell.chars().count() + 1);
+        }
+    }
+    for Row { cells, stack, more } in &rows {
+        for (cell, width) in cells.iter().zip(widths) {
+            write!(out, "{cell:<width$}")?;
+        }
+        writeln!(out, "{stack}")?;
+        if !more.is_empty() {
+            writeln!(out, "\t {more}")?;
         }
     }
     Ok(())
+}
+
+/// Least widths of the columns.
+const WIDTHS: [usize; 7] = [6, 12, 10, 10, 28, 28, 8];
+
+fn cells(socket: &Socket) -> [String; 7] {
+    [
+        socket.protocol.clone(),
+        socket.state.clone(),
+        socket.recv_queue.to_string(),
+        socket.send_queue.to_string(),
+        socket.local.to_string(),
+        socket.remote.map_or_else(|| "*:*".to_owned(), |remote| remote.to_string()),
+        // Listeners and datagram sockets have no number.
+        if socket.serial == 0 { "-".to_owned() } else { socket.serial.to_string() },
+    ]
 }
 
 /// A name and a number at each end, as ss has them; a peer that is none has the number 0.
@@ -213,14 +286,6 @@ fn unix_cells(socket: &UnixSocket) -> [String; 7] {
         format!("{} {}", socket.peer_name, socket.peer.unwrap_or(0)),
         socket.serial.to_string(),
     ]
-}
-
-fn row(
-    out: &mut impl Write,
-    [netid, state, recv, send, local, remote, id]: &[String; 7],
-    stack: &str,
-) -> io::Result<()> {
-    writeln!(out, "{netid:<6}{state:<12}{recv:<10}{send:<10}{local:<28}{remote:<28}{id:<8}{stack}")
 }
 
 /// The timer that runs, as `ss -o` shows it; empty if none does.
@@ -384,7 +449,8 @@ mod tests {
         ];
         let report = Report { sockets, unix: vec![UnixSocket::default()], ..Report::default() };
         let mut out = Vec::new();
-        summary(&report, &mut out).unwrap();
+        let counts = Counts::of(&report);
+        counts.print(&report, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         for line in [
             "Total: 4",
@@ -395,6 +461,24 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
+        let json = counts.json(&report);
+        assert_eq!((&json["total"], &json["tcp"]["ipv6"], &json["unix"]), (&4.into(), &1.into(), &1.into()));
+    }
+
+    #[test]
+    fn long_addresses_and_numbers_stay_cells_of_their_own() {
+        let (local, remote) =
+            ("[2001:db8:1:2:3456:78ff:fe9a:bcde]:40000", "[2001:db8:1:2:3456:78ff:fe9a:bcdf]:65535");
+        let conn =
+            socket(serde_json::json!({ "local": local, "remote": remote, "serial": 12_345_678_901_u64 }));
+        let mut out = Vec::new();
+        let report = Report { sockets: vec![conn], ..Report::default() };
+        table(&SsArgs::default(), &[report], &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let cells: Vec<_> = lines[1].split_whitespace().collect();
+        assert_eq!(cells[4..7], [local, remote, "12345678901"]);
+        assert_eq!(lines[0].find("Peer"), lines[1].find(remote), "{text}");
     }
 
     #[test]
