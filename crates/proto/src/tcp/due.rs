@@ -12,10 +12,13 @@ use super::state::State;
 use super::timers::NEVER;
 
 impl<P: Payload> Pcb<P> {
-    /// Whether the congestion window has room for another segment (`tcp_cwnd_test`).
-    pub fn has_congestion_room(&self) -> bool {
+    /// Whether the output that has just ended has looked for text to send, as one that sends only a window probe does not, and the congestion window has
+    /// room for another segment (`tcp_cwnd_test`).
+    pub fn has_looked_with_room(&self) -> bool {
         let mss = u32::from(self.mss);
-        self.recovery.window(&self.cc, mss).saturating_sub(self.snd_nxt.since(self.snd_una)) >= mss
+        let window = self.recovery.window(&self.cc, mss);
+        window.saturating_sub(self.snd_nxt.since(self.snd_una)) >= mss
+            && self.loss.as_deref().is_none_or(Loss::was_looked_at)
     }
 
     /// Bytes of `so_snd`, which has `snd_len`, that have not been sent.

@@ -260,7 +260,7 @@ impl Pushes {
         let most = self.run_max.min(burst.saturating_mul(self.mss));
         let full = (self.sent + most).min(end);
         let is_parted = pcb.within_record(self.sent.since(self.front), before + 1) <= before;
-        if before >= most || is_parted || !pcb.has_congestion_room() {
+        if before >= most || is_parted || !pcb.has_looked_with_room() {
             return;
         }
         // A write continues what has taken all of the last run.

@@ -89,6 +89,8 @@ pub(super) struct Loss {
     /// which the kernel looks for something to send. Timers are no such thing, nor is anything that causes only an
     /// acknowledgment.
     is_looked_at: bool,
+    /// The same of the output that has just ended.
+    was_looked_at: bool,
     /// The present output follows a timer of retransmission or reordering: it sends nothing new
     /// (`tcp_retransmit_timer`, `tcp_rack_reo_timeout`).
     is_only_repair: bool,
@@ -151,6 +153,7 @@ impl Loss {
             is_disordered: false,
             has_sent: false,
             is_looked_at: false,
+            was_looked_at: false,
             is_only_repair: false,
             repeats_one: false,
             waits_for_look: false,
@@ -226,7 +229,12 @@ impl Loss {
 
     /// Output has ended: what comes next is judged anew.
     pub(super) fn end_output(&mut self) {
-        self.is_looked_at = false;
+        self.was_looked_at = core::mem::take(&mut self.is_looked_at);
+    }
+
+    /// Whether the output that has just ended has looked for something to send.
+    pub(in crate::tcp) fn was_looked_at(&self) -> bool {
+        self.was_looked_at
     }
 
     /// What was sent last fills a small window: it gets no tail loss probe, and says nothing about the use of the

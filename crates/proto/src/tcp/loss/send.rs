@@ -84,6 +84,7 @@ impl<P: Payload> Pcb<P> {
     fn begin_loss(&self, now: Instant) -> Box<Loss> {
         let mut loss = Loss::new(self.snd_una, self.known_round_trip(), now);
         loss.rack.minimum_is_of(self.last_snd_at);
+        loss.note_look(true);
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         // A window that was not used before the box was freed was not used since, unless a write has just reduced it
         // for the pause.

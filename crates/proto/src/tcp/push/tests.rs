@@ -1,5 +1,7 @@
 //! Where PSH stands.
 
+use core::time::Duration;
+
 use super::super::cc::{Algorithm, Cc};
 use super::super::settings::Settings;
 use super::super::tests::script::{MSS, Script, WND, plain};
@@ -422,6 +424,24 @@ fn the_first_run_is_not_filled_up_while_the_congestion_window_is_full() {
         pushes.settle(&t.pcb, flight * MSS + 1_400);
         assert_eq!(pushes.run, SeqNum::new(flight * MSS + expected), "{flight}");
     }
+}
+
+/// A probe of a small window joins nothing (`tcp_write_wakeup`).
+#[test]
+fn the_first_run_is_not_filled_up_by_the_output_that_sends_a_probe() {
+    let mut t = Script::established(&plain());
+    assert_eq!(t.write(2 * MSS), [MSS, MSS]);
+    let _ = t.input(t.ack_of(2 * MSS, 400), &[]);
+    assert_eq!(t.write(1_400), []);
+    let probe = t.wait(Duration::from_millis(250));
+    assert_eq!(probe.iter().map(|(_, segment)| segment.len).collect::<Vec<_>>(), [400]);
+    let mut pushes = Pushes { mss: MSS, run_max: MSS, ..Pushes::new(false, BURST_MIN) };
+    pushes.run = SeqNum::new(MSS);
+    pushes.settle(&t.pcb, 1_400);
+    assert_eq!(pushes.run, SeqNum::new(MSS), "the rest of the probed packet is one of its own");
+    let _ = t.write(100);
+    pushes.settle(&t.pcb, 1_500);
+    assert_eq!(pushes.run, SeqNum::new(400 + MSS), "the next write fills it up");
 }
 
 /// The flags are at the end of a packet, also if it is cut later (`tcp_fragment`).
