@@ -14,7 +14,7 @@
 //! With accurate ECN (RFC 9768) `accecn.rs` counts instead of echoing, CWR is not sent, and an acknowledgment that reports a mark is
 //! answered in the same way, once a round trip.
 //!
-//! Invariant: while ECN is off, a segment costs only two loads here. Tests: `tests/ecn.rs`, `tests/accecn.rs`.
+//! Invariant: while ECN is off, a segment costs only three loads here. Tests: `tests/ecn.rs`, `tests/accecn.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -183,8 +183,9 @@ impl Ecn {
     }
 
     /// SND.UNA has moved to `una`.
+    #[inline]
     pub fn pass(&mut self, una: SeqNum) {
-        if !self.cwr_owed && una.after(self.recover) {
+        if self.answered != Answered::Nothing && !self.cwr_owed && una.after(self.recover) {
             self.answered = Answered::Nothing;
         }
     }

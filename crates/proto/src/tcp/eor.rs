@@ -18,11 +18,16 @@ use super::state::State;
 pub(super) struct RecordEnds(VecDeque<SeqNum>);
 
 impl RecordEnds {
-    /// A record ends before `at`. Those up to `una` are acknowledged.
-    pub fn end_at(&mut self, at: SeqNum, una: SeqNum) {
-        while self.0.front().is_some_and(|end| end.at_or_before(una)) {
+    /// Everything before `una` is acknowledged.
+    pub fn pass(&mut self, una: SeqNum) {
+        while self.0.front().is_some_and(|end| end.before(una)) {
             self.0.pop_front();
         }
+    }
+
+    /// A record ends before `at`. Those up to `una` are acknowledged.
+    pub fn end_at(&mut self, at: SeqNum, una: SeqNum) {
+        self.pass(una + 1);
         if self.0.back() == Some(&at) {
             return;
         }

@@ -303,7 +303,9 @@ impl<P: Payload> Pcb<P> {
     /// Whether data up to `end` was on our SYN. It was limited by the room on the SYN, so it is no reason to hold back
     /// what follows (as on Linux).
     pub(super) fn is_text_of_syn(&self, end: SeqNum) -> bool {
-        let is_within = |fast_open: &FastOpen| end.at_or_before(self.iss + 1 + fast_open.sent_len);
+        let begin = self.iss + 1;
+        let is_within =
+            |fast_open: &FastOpen| end.after(begin) && end.at_or_before(begin + fast_open.sent_len);
         self.rare.fast_open().is_some_and(is_within)
     }
 

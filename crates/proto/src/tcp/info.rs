@@ -79,8 +79,8 @@ pub struct TcpInfo {
     pub sacked: u32,
     /// Bytes believed lost and not retransmitted yet (`tcpi_lost`, there in segments).
     pub lost: u32,
-    /// Bytes that have reached the peer, as far as it was recorded: not on loopback (`tcpi_delivered`, there in
-    /// segments).
+    /// Bytes that have reached the peer, as far as it was recorded: not on loopback, and, unless the congestion control algorithm needs it, again
+    /// from zero if nothing was lost and then nothing was in flight for a second (`tcpi_delivered`, there in segments).
     pub delivered_bytes: u64,
     /// The path was seen to reorder segments.
     pub reordering_seen: bool,

@@ -550,8 +550,8 @@ impl<P: Payload> Pcb<P> {
             && self.state.receives()
             && !self.closed
             // The handshake could announce 64 KiB at most. The first acknowledgment of data announces the rest, which does not
-            // justify a segment for each connection.
-            && self.rcv_nxt != self.behind_syn()
+            // justify a segment for each connection. (The number comes again after 4 GiB, when the window may be closed.)
+            && (self.rcv_nxt != self.behind_syn() || self.rcv_adv == self.rcv_nxt)
     }
 
     /// Moves the right edge of the receive window, if it moves by enough (RFC 9293 section 3.8.6.2.2).

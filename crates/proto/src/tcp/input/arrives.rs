@@ -265,7 +265,9 @@ impl<P: Payload> Pcb<P> {
     fn note_duplicate(&mut self, seq: SeqNum, len: u32) {
         let end = (seq + len).min(self.rcv_nxt);
         let near = seq.before(end) && self.rcv_nxt.since(seq) <= self.rcv_wnd_max();
-        if self.sack_ok && near && seq.after(self.irs) {
+        // After 2 GiB, the SYN's number counts as one to come.
+        let is_text = seq.after(self.irs) || self.irs.after(self.rcv_nxt);
+        if self.sack_ok && near && is_text {
             self.reass
                 .get_or_insert_with(|| Box::new(Reass::new(self.rcv_nxt, true)))
                 .note_duplicate(seq, end);

@@ -315,6 +315,8 @@ impl<P: Payload> Pcb<P> {
         loss.is_disordered = (report.is_sign() || loss.is_disordered || phase != Phase::Open)
             && self.recovery.phase() == Phase::Open
             && (loss.records.sacked() > 0 || loss.stood_for > 0 || loss.has_repeats(self.snd_una));
+        // Moves along, or it would count as ahead of SND.UNA again after 2 GiB.
+        loss.repeated_until = loss.repeated_until.max(self.snd_una);
         self.forget_repeats(&mut loss);
         if !looks && self.renews_timer(&loss, report, now) {
             // The only timer was the reordering timer, and becomes another one (`tcp_set_xmit_timer`).
@@ -536,6 +538,10 @@ impl<P: Payload> Pcb<P> {
             (loss.probe_at, loss.probe_now) = (NEVER, false);
             loss.reorder_at = NEVER;
             loss.trim_at = now + TRIM_AFTER;
+            if !self.has_unsent() {
+                // What waited for its pace has arrived after all.
+                loss.pacing.stop_waiting();
+            }
             return;
         }
         if report.acked > 0 {

@@ -52,6 +52,11 @@ impl Pacing {
         self.next_at = after_us(self.next_at.max(least), u64::from(bytes) * 1_000_000 / rate);
     }
 
+    /// When everything that was sent has had its time.
+    pub fn free_at(&self) -> Instant {
+        self.next_at
+    }
+
     /// When to ask again; [`NEVER`] if no caller waits.
     pub fn deadline(&self) -> Instant {
         if self.waiting { self.next_at } else { NEVER }

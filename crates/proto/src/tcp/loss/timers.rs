@@ -20,8 +20,10 @@ impl<P: Payload> Pcb<P> {
     pub(in crate::tcp) fn on_loss_timer(&mut self, now: Instant) -> bool {
         let Some(mut loss) = self.loss.take() else { return false };
         if loss.trim_at <= now {
-            loss.trim_at = NEVER;
-            if !loss.is_worth_keeping() {
+            // The pace outlasts what was paced: what is sent next waits for it.
+            loss.trim_at = if loss.pacing.free_at() > now { loss.pacing.free_at() } else { NEVER };
+            // Models of the path count rounds by what was delivered in all.
+            if loss.trim_at == NEVER && !loss.is_worth_keeping() && !self.cc.wants_rate_samples() {
                 self.rtt.keep(loss.rack.round_trips());
                 return false;
             }

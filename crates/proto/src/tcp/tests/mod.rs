@@ -17,6 +17,7 @@ mod gro;
 mod handshake;
 mod hostile;
 mod info;
+mod long_lived;
 mod loss;
 mod output;
 mod path_mtu;
