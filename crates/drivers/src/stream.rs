@@ -14,6 +14,7 @@
 //! Locks: the receiver's and the sender's mutex; neither is taken under the other. Does not depend on the content of frames. Tests: below;
 //! `apps/gateway/tests` with QEMU.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
 use sockeye_mbuf::Chain;
 use sockeye_netif::{MTU_MAX, MTU_MIN, MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
 use sockeye_sync::Mutex;
@@ -90,9 +91,8 @@ struct Receiver {
 #[derive(Debug, Default)]
 struct Sender {
     socket: Option<Arc<OwnedFd>>,
-    unsent: Vec<u8>,
-    /// Bytes of `unsent` that were sent.
-    sent: usize,
+    /// Bytes that the socket has not taken yet.
+    unsent: VecDeque<u8>,
 }
 
 /// Result of an attempt to fill a buffer.
@@ -204,29 +204,30 @@ impl Inner {
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// The connection is no more. The other half finds that out by itself.
-    fn lost(&self) {
+    /// The connection is no more. The other half of this interface still holds the descriptor and finds the end by itself, and so does the other side, which may connect again.
+    fn lost(&self, socket: Option<Arc<OwnedFd>>) {
+        // Refused only if the other side has gone.
+        let _ = socket.map(|socket| shutdown(&*socket, Shutdown::Both));
         self.is_connected.store(false, Ordering::Release);
     }
 
     fn flush(&self, sender: &mut Sender) {
         let Some(socket) = &sender.socket else { return };
-        while sender.sent < sender.unsent.len() {
-            match send(socket, &[IoSlice::new(&sender.unsent[sender.sent..])]) {
-                Ok(len) => sender.sent += len,
+        while !sender.unsent.is_empty() {
+            let (first, rest) = sender.unsent.as_slices();
+            match send(socket, &[IoSlice::new(first), IoSlice::new(rest)]) {
+                Ok(len) => drop(sender.unsent.drain(..len)),
                 Err(Errno::AGAIN) => return,
                 Err(_) => return self.drop_sender(sender),
             }
         }
-        sender.unsent.clear();
-        sender.sent = 0;
         self.has_unsent.store(false, Ordering::Release);
     }
 
     fn drop_sender(&self, sender: &mut Sender) {
-        *sender = Sender::default();
+        let ended = std::mem::take(sender);
         self.has_unsent.store(false, Ordering::Release);
-        self.lost();
+        self.lost(ended.socket);
     }
 
     /// Sends a frame, or keeps it. False if there is no room.
@@ -235,10 +236,9 @@ impl Inner {
         let Some(socket) = &sender.socket else { return false };
         let Ok(len) = u32::try_from(frame.len()) else { return false };
         let len = len.to_be_bytes();
-        let waiting = sender.unsent.len() - sender.sent;
         let mut sent = 0;
-        if waiting > 0 {
-            if waiting + frame.len() > UNSENT_MAX {
+        if !sender.unsent.is_empty() {
+            if sender.unsent.len() + LEN + frame.len() > UNSENT_MAX {
                 return false;
             }
         } else if frame.payload.mbuf_count() <= PIECES_MAX - 2 {
@@ -256,11 +256,11 @@ impl Inner {
             }
         }
         if sent < LEN + frame.len() {
-            let at = sender.unsent.len();
-            sender.unsent.extend(len);
-            sender.unsent.resize(at + LEN + frame.len(), 0);
-            frame.copy_to(&mut sender.unsent[at + LEN..]);
-            sender.unsent.drain(at..at + sent);
+            for piece in [&len, frame.head()].into_iter().chain(frame.payload.iter()) {
+                let taken = sent.min(piece.len());
+                sender.unsent.extend(&piece[taken..]);
+                sent -= taken;
+            }
             self.has_unsent.store(true, Ordering::Release);
         }
         true
@@ -358,8 +358,7 @@ impl Netif for FrameStream {
                 Ok(None) => {}
                 Err(()) => {
                     self.inner.count(BROKEN, 1);
-                    *receiver = Receiver::default();
-                    self.inner.lost();
+                    self.inner.lost(std::mem::take(&mut *receiver).socket);
                     break;
                 }
             }
@@ -367,8 +366,7 @@ impl Netif for FrameStream {
                 Filled::Some => {}
                 Filled::Nothing => break,
                 Filled::End => {
-                    *receiver = Receiver::default();
-                    self.inner.lost();
+                    self.inner.lost(std::mem::take(&mut *receiver).socket);
                     break;
                 }
             }
@@ -456,6 +454,8 @@ mod tests {
             assert_eq!(received(&stream, 10), [[7]]);
             assert!(!stream.is_connected() && !stream.is_down());
             assert_eq!(stream.counts().broken, 1);
+            other.set_nonblocking(true).unwrap();
+            assert_eq!(other.read(&mut [0; 8]).unwrap(), 0, "the other side hears of it");
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             stream.connect(ours.into()).unwrap();
             theirs.write_all(&framed(&[8])).unwrap();
@@ -500,6 +500,29 @@ mod tests {
         assert_eq!(stream.transmit(0, &mut vec![frame(1)]).dropped_count, 1);
         assert!(!stream.is_connected());
         assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn a_reader_that_is_always_behind_costs_no_more_memory_than_what_waits() {
+        let pool = Pool::new(PoolConfig::default());
+        let (stream, mut other) = pair();
+        let transmit = || {
+            let payload = pool.copy_in(&[7; 60_000]).unwrap();
+            stream.transmit(0, &mut vec![TxFrame::new(&[7; 40], payload, Checksum::Software).unwrap()])
+        };
+        let mut bytes = vec![0; 60_044];
+        for _ in 0..40 {
+            transmit();
+        }
+        for turn in 0..1000 {
+            other.read_exact(&mut bytes).unwrap();
+            assert_eq!(bytes[..4], 60_040u32.to_be_bytes(), "frame {turn}");
+            assert!(bytes[4..].iter().all(|byte| *byte == 7), "frame {turn}");
+            stream.flush();
+            transmit();
+            assert!(stream.has_unsent(), "the reader is behind");
+        }
+        assert!(stream.inner.sender.lock().unsent.capacity() <= 2 * UNSENT_MAX);
     }
 
     #[test]
