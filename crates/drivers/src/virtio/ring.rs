@@ -79,7 +79,7 @@ pub(super) struct Ring {
     features: u64,
     /// The guest's index when it was last looked at.
     looked: u16,
-    /// The index of the used ring when the guest was last told, or was found to need no telling.
+    /// The index of the used ring when the guest was last told, or was found to need no telling, or could not be told: `set_call` makes up for that.
     told: u16,
     /// Used chains that are written and not published.
     staged: u16,
@@ -147,8 +147,16 @@ impl Ring {
         self.queue.set_next_avail(index);
     }
 
+    /// Where the guest is interrupted. It was not told of what was used while there was no such file, and by indices it would not be told later either: so it is
+    /// interrupted once, perhaps for nothing.
     pub fn set_call(&mut self, call: Option<File>) {
         self.call = call;
+        self.interrupt();
+    }
+
+    fn interrupt(&self) {
+        // Refused only if the count is at its end, and then the interrupt is there.
+        let _ = self.call.as_ref().map(|call| rustix::io::write(call, &1u64.to_ne_bytes()));
     }
 
     /// Starts it. It is served from then on, while it is enabled.
@@ -362,10 +370,7 @@ impl Ring {
         let Some(memory) = self.served() else { return };
         let wants = self.publish_if_staged(&memory).and_then(|()| self.wants_interrupt(&memory));
         match wants {
-            Ok(true) => {
-                // Refused only if the count is at its end, and then the interrupt is there.
-                let _ = self.call.as_ref().map(|call| rustix::io::write(call, &1u64.to_ne_bytes()));
-            }
+            Ok(true) => self.interrupt(),
             Ok(false) => {}
             Err(Broken) => self.is_broken = true,
         }

@@ -241,6 +241,7 @@ fn the_guest_is_interrupted_when_it_wants_that_and_asked_for_kicks_when_we_wait(
     let with_call = |features| {
         let mut guest = Guest::new(features);
         guest.ring.set_call(Some(File::from(call.try_clone().unwrap())));
+        assert_eq!(interrupts(&call), 1, "it looks at what it was not told of before");
         guest
     };
     // By flags.
@@ -266,4 +267,23 @@ fn the_guest_is_interrupted_when_it_wants_that_and_asked_for_kicks_when_we_wait(
     assert!(!guest.ring.listen());
     let asked: u16 = guest.memory.read_obj(GuestAddress(USED + 4 + 8 * u64::from(SIZE))).unwrap();
     assert_eq!(asked, 3);
+}
+
+#[test]
+fn a_guest_hears_of_what_it_received_before_it_could_be_interrupted() {
+    let mut guest = Guest::new(feature::EVENT_IDX);
+    for index in 0..2 {
+        guest.offer_one(index, (BUFFERS + u64::from(index) * 0x1000, 200), WRITE);
+    }
+    let put = |guest: &mut Guest| {
+        assert_eq!(guest.ring.put([0; HEADER_LONG], &frame(10)), Put::Done);
+        guest.ring.tell();
+    };
+    // It wants to hear of the first, and is not there yet; of the second it does not ask, as it has not seen the first.
+    put(&mut guest);
+    let call = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+    guest.ring.set_call(Some(File::from(call.try_clone().unwrap())));
+    put(&mut guest);
+    let mut count = [0; 8];
+    assert_eq!(rustix::io::read(&call, &mut count), Ok(8), "no interrupt");
 }
