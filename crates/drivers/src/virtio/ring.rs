@@ -5,8 +5,8 @@
 //!
 //! # The guest is the attacker
 //! Every index, address and length is the guest's, and its memory changes while it is read. A chain has at most [`PIECES_MAX`] descriptors that count, whatever it
-//! links to, and is copied out before anything looks at it. A chain that makes no sense is used up without a frame; a ring that makes none (an index beyond the
-//! ring, a place beyond the memory) is *broken*: it is left alone until it is started again. Neither is a panic, and neither concerns anybody but the guest.
+//! links to, and so have all chains together that a frame is written to. A chain is copied out before anything looks at it. One that makes no sense is used up without a frame; a ring that makes none (an index beyond the
+//! ring, a place beyond the memory, a buffer without room) is *broken*: it is left alone until it is started again. Neither is a panic, and neither concerns anybody but the guest.
 //!
 //! Does not depend on frames, but for the header's count of buffers. Tests: `ring/tests.rs`, with chains that no driver makes.
 
@@ -26,7 +26,7 @@ pub(super) type Memory = Arc<GuestMemoryMmap>;
 
 /// Descriptors of a ring, at most.
 pub(super) const SIZE_MAX: u16 = 1024;
-/// Descriptors of a chain that count.
+/// Descriptors that count of a chain, and of all chains of a frame.
 const PIECES_MAX: usize = 1024;
 /// Bytes of the header before each frame: without a count of buffers, and with it.
 const HEADER_SHORT: usize = 10;
@@ -311,8 +311,15 @@ impl Ring {
                 if count >= PIECES_MAX || !piece.is_write_only() {
                     return Err(Broken);
                 }
+                if self.places.len() >= PIECES_MAX {
+                    return Ok(Put::TooLong);
+                }
                 self.places.push((piece.addr(), piece.len() as usize));
                 room_here = room_here.saturating_add(piece.len() as usize);
+            }
+            // As many as the ring is long would be walked for each frame, and hold none.
+            if room_here == 0 {
+                return Err(Broken);
             }
             self.chains.push((head, room_here));
             room = room.saturating_add(room_here);

@@ -287,3 +287,28 @@ fn a_guest_hears_of_what_it_received_before_it_could_be_interrupted() {
     let mut count = [0; 8];
     assert_eq!(rustix::io::read(&call, &mut count), Ok(8), "no interrupt");
 }
+
+#[test]
+fn buffers_without_room_cost_no_frame_more_than_a_chain() {
+    // All of a frame's chains are one, whose descriptors have no room.
+    for (what, len) in [("no room", 0), ("hardly any", 1)] {
+        let mut guest = Guest::new(feature::MERGED_BUFFERS);
+        let table = BUFFERS + 4096;
+        for index in 0..1000 {
+            let len = if index == 0 { len } else { 0 };
+            guest.describe(table, index, (BUFFERS, len), WRITE | NEXT, index + 1);
+        }
+        guest.describe(table, 1000, (BUFFERS, 0), WRITE, 0);
+        guest.describe(DESCRIPTORS, 2, (table, 1001 * 16), INDIRECT, 0);
+        (0..SIZE).for_each(|_| guest.offer(2));
+        let put = guest.ring.put([0; HEADER_LONG], &frame(60));
+        assert!(guest.ring.places.capacity() <= 2 * PIECES_MAX, "{what}: {}", guest.ring.places.capacity());
+        let expected = if len == 0 { (Put::NoRoom, false) } else { (Put::TooLong, true) };
+        assert_eq!((put, guest.ring.is_served()), expected, "{what}");
+    }
+    // An empty table is a chain of nothing.
+    let mut guest = Guest::new(feature::MERGED_BUFFERS);
+    guest.offer_one(0, (BUFFERS, 0), INDIRECT);
+    assert_eq!(guest.ring.put([0; HEADER_LONG], &frame(60)), Put::NoRoom);
+    assert!(!guest.ring.is_served());
+}
