@@ -10,7 +10,7 @@
 //! the tables of the inside (`-p auto`), and cannot remove files except the control socket.
 //!
 //! If the system does not permit namespaces, the root stays as it is and the gateway says so; the other steps still apply. Does not depend on what the
-//! gateway does. Tests: `tests/gateway/sandbox.rs`.
+//! gateway does. Tests: below, what the filter says; `tests/gateway/sandbox.rs`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -83,6 +83,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 fn filter(needs: &Needs<'_>) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: Rules = ANY.iter().map(|call| (*call, Vec::new())).collect();
     sockets(&mut rules)?;
+    descriptors(&mut rules)?;
     memory_and_threads(&mut rules)?;
     let fd = |fd: &BorrowedFd<'_>| fd.as_raw_fd() as u64;
     for folder in &needs.reads {
@@ -141,6 +142,19 @@ fn memory_and_threads(rules: &mut Rules) -> Result<(), seccompiler::BackendError
     rules.insert(libc::SYS_mprotect, vec![only(&[not_executed])?]);
     let thread = (libc::CLONE_THREAD | libc::CLONE_VM) as u64;
     rules.insert(libc::SYS_clone, vec![only(&[(0, Op::MaskedEq(thread), thread)])?]);
+    // A panic that aborts, and stacks of threads. Of other processes these would be signals, among them one that ends a process that has used up its limit.
+    let own = (0, Op::Eq, u64::from(std::process::id()));
+    rules.insert(libc::SYS_tgkill, vec![only(std::slice::from_ref(&own))?]);
+    rules.insert(libc::SYS_prlimit64, vec![only(&[(0, Op::Eq, 0)])?, only(&[own])?]);
+    Ok(())
+}
+
+/// What is asked of descriptors. Not who gets their signals (F_SETOWN), who can be any process.
+fn descriptors(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
+    let commands =
+        [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
+    let commands = commands.iter().map(|command| only(&[(1, Op::Eq, u64::from(*command as u32))]));
+    rules.insert(libc::SYS_fcntl, commands.collect::<Result<_, _>>()?);
     Ok(())
 }
 
@@ -154,7 +168,6 @@ const ANY: &[i64] = &[
     libc::SYS_writev,
     libc::SYS_lseek,
     libc::SYS_close,
-    libc::SYS_fcntl,
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_fstat,
@@ -208,14 +221,12 @@ const ANY: &[i64] = &[
     libc::SYS_geteuid,
     libc::SYS_getgid,
     libc::SYS_getegid,
-    libc::SYS_tgkill,
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
     libc::SYS_restart_syscall,
     libc::SYS_prctl,
-    libc::SYS_prlimit64,
     libc::SYS_getrusage,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
@@ -241,3 +252,62 @@ const ANY: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_time,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a filter says of a call (seccomp(2)): what the kernel does with its program.
+    fn verdict(program: &BpfProgram, call: i64, arguments: &[u64]) -> u32 {
+        let arch = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+        let mut words = vec![u32::try_from(call).unwrap(), arch, 0, 0];
+        for argument in arguments.iter().chain(&[0; 6]).take(6) {
+            words.extend([*argument as u32, (argument >> 32) as u32]);
+        }
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let mut jump = |holds: bool| at += usize::from(if holds { step.jt } else { step.jf });
+            match step.code {
+                0x06 => return step.k,
+                0x20 => value = words[step.k as usize / 4],
+                0x54 => value &= step.k,
+                0x05 => at += step.k as usize,
+                0x15 => jump(value == step.k),
+                0x25 => jump(value > step.k),
+                0x35 => jump(value >= step.k),
+                other => panic!("{other:#x} is no instruction that is known here"),
+            }
+        }
+    }
+
+    #[test]
+    fn no_process_but_the_command_gets_a_signal() {
+        let command = 4711;
+        let program = filter(&Needs { signals: Some(command), ..Needs::default() }).unwrap();
+        let (own, other) = (u64::from(std::process::id()), u64::from(std::process::id()) + 1);
+        let number = |number: i32| u64::from(number as u32);
+        let refused = 0x0005_0000 | libc::ENOSYS as u32;
+        for (call, arguments, is_permitted) in [
+            (libc::SYS_kill, [command.into(), 15, 0], true),
+            (libc::SYS_kill, [other, 15, 0], false),
+            (libc::SYS_tgkill, [own, own, 6], true),
+            (libc::SYS_tgkill, [other, other, 0], false),
+            (libc::SYS_tgkill, [u64::MAX, own, 0], false),
+            (libc::SYS_tkill, [own, 0, 0], false),
+            (libc::SYS_prlimit64, [0, number(libc::RLIMIT_STACK as i32), 0], true),
+            (libc::SYS_prlimit64, [own, 0, 0], true),
+            (libc::SYS_prlimit64, [other, number(libc::RLIMIT_CPU as i32), 1], false),
+            (libc::SYS_fcntl, [3, number(libc::F_DUPFD_CLOEXEC), 0], true),
+            (libc::SYS_fcntl, [3, number(libc::F_SETFL), 0], true),
+            (libc::SYS_fcntl, [3, number(libc::F_SETOWN), other], false),
+            // F_SETSIG and F_SETOWN_EX, which `libc` does not have.
+            (libc::SYS_fcntl, [3, 10, 9], false),
+            (libc::SYS_fcntl, [3, 15, 1], false),
+        ] {
+            let expected = if is_permitted { libc::SECCOMP_RET_ALLOW } else { refused };
+            assert_eq!(verdict(&program, call, &arguments), expected, "{call} {arguments:?}");
+        }
+    }
+}
