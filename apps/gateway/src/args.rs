@@ -71,7 +71,11 @@ pub struct GatewayArgs {
     pub rules: Rules,
     /// A port of the host that leads inside; repeatable
     /// `auto`: each port that listens inside
-    #[arg(short = 'p', long, value_name = "[ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp] | [ADDR:]auto")]
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "[ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp] | [ADDR:]auto[/tcp|/udp]"
+    )]
     pub publish: Vec<Ports>,
     /// Connect onward through a proxy, by SOCKS5 or HTTP CONNECT
     #[arg(long, value_name = "socks5://[USER:PASSWORD@]HOST:PORT|http://HOST:PORT")]

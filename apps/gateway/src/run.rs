@@ -40,7 +40,7 @@ use crate::flows::Flows;
 use crate::inside::{self, resolver};
 use crate::lan::{Facts, Router};
 use crate::open::{Caller, Opened, Served, open};
-use crate::policy::Policy;
+use crate::policy::{Policy, Protocol};
 use crate::rates::Rates;
 use crate::sandbox::{self, Needs};
 use crate::sockets::{SocketFile, listen_at};
@@ -117,7 +117,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     limit::raise_descriptors();
     let pcaps = pcaps(args, sources.len())?;
     let (resolvers, router) = (resolvers(args), router(args));
-    let auto = auto.map(|addr| Ok::<_, io::Error>((addr, tables(args, &served)?))).transpose()?;
+    let auto = auto.map(|places| Ok::<_, io::Error>((places, tables(args, &served)?))).transpose()?;
     let files = [&control, &api].into_iter().flatten().map(|socket| &socket.1).chain(&file);
     sandbox(args, &served, auto.as_ref().map(|auto| &auto.1), files)?;
     let (flows, writer) = Flows::new(args.flows_max, Rates::new(args.rates), log)?;
@@ -186,18 +186,19 @@ type Published = Vec<(Publish, Vec<Listening>)>;
 /// Those of `--ctl` and of slirp4netns' API.
 type Listeners = (Option<UnixListener>, Option<UnixListener>);
 /// `-p auto`: where ports appear, and the tables of the inside.
-type Auto = (Option<IpAddr>, OwnedFd);
+type Auto = (auto::Places, OwnedFd);
 
 /// Opens the published ports. Says whether `auto` is among them, and where.
-fn publish(args: &GatewayArgs) -> io::Result<(Published, Option<Option<IpAddr>>)> {
-    let (mut published, mut auto) = (Vec::new(), None);
+fn publish(args: &GatewayArgs) -> io::Result<(Published, Option<auto::Places>)> {
+    let (mut published, mut places) = (Vec::new(), auto::Places::new());
     for ports in &args.publish {
         match ports {
             Ports::These(publish) => published.push((*publish, publish.listen()?)),
-            Ports::Auto(addr) => auto = Some(*addr),
+            Ports::Auto(addr, Some(protocol)) => drop(places.insert(*protocol, *addr)),
+            Ports::Auto(addr, None) => places.extend([Protocol::Tcp, Protocol::Udp].map(|it| (it, *addr))),
         }
     }
-    Ok((published, auto))
+    Ok((published, Some(places).filter(|places| !places.is_empty())))
 }
 
 /// The tables of the network that is served.
@@ -262,8 +263,8 @@ fn serve(
         for (publish, sockets) in published {
             shared.forwards.serve(publish, sockets, By::Start).await?;
         }
-        if let Some((addr, tables)) = auto {
-            auto::start(tables, addr, shared.plan.inside.to_vec(), shared);
+        if let Some((places, tables)) = auto {
+            auto::start(tables, places, shared.plan.inside.to_vec(), shared);
         }
         if let Some(listener) = control {
             server::start(listener, shared)?;
@@ -353,7 +354,14 @@ fn greet(args: &GatewayArgs, shared: &Shared) {
     for ports in &args.publish {
         match ports {
             Ports::These(publish) => eprintln!("published: {publish}"),
-            Ports::Auto(_) => eprintln!("published: each port that listens inside"),
+            Ports::Auto(_, protocol) => {
+                let of = match protocol {
+                    Some(Protocol::Tcp) => " of TCP",
+                    Some(Protocol::Udp) => " of UDP",
+                    Some(Protocol::Icmp) | None => "",
+                };
+                eprintln!("published: each port{of} that listens inside");
+            }
         }
     }
 }

@@ -18,9 +18,8 @@ pub fn read(text: &str, suffix: &str) -> Result<Vec<String>, String> {
     };
     match list {
         "none" | "" => Ok(Vec::new()),
-        // Both transports appear, by the one for TCP.
-        "auto" if suffix.is_empty() => Ok(vec![format!("{addr}auto")]),
-        "auto" => Ok(Vec::new()),
+        // Without a transport it would be both.
+        "auto" => Ok(vec![format!("{addr}auto{}", if suffix.is_empty() { "/tcp" } else { suffix })]),
         "all" => Err("all: name the ports".to_owned()),
         list => Ok(list.split(',').map(|ports| format!("{addr}{ports}{suffix}")).collect()),
     }
@@ -34,7 +33,8 @@ mod tests {
     fn lists_become_ports_and_what_has_no_like_is_refused() {
         let own = |texts: &[&str]| Ok(texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         assert_eq!(read("none", ""), own(&[]));
-        assert_eq!(read("auto", ""), own(&["auto"]));
+        assert_eq!(read("auto", ""), own(&["auto/tcp"]));
+        assert_eq!(read("192.0.2.1/auto", "/udp"), own(&["192.0.2.1:auto/udp"]));
         assert_eq!(read("22,80-82:8080-8082", ""), own(&["22", "80-82:8080-8082"]));
         assert_eq!(read("192.0.2.1/5:6", "/udp"), own(&["192.0.2.1:5:6/udp"]));
         assert_eq!(read("::1/5", ""), own(&["[::1]:5"]));

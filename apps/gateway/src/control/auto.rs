@@ -33,6 +33,8 @@ const CLIENT_PORTS: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
 /// A port of the inside.
 type Port = (Protocol, u16);
+/// The transports whose ports appear, each at an address of the host or at every one.
+pub type Places = BTreeMap<Protocol, Option<IpAddr>>;
 
 /// Opens the tables of a process's network.
 ///
@@ -45,15 +47,15 @@ pub fn tables_of(pid: u32) -> io::Result<OwnedFd> {
         .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{path}: {error}")))
 }
 
-/// Keeps the ports outside as those inside are, on the runtime of the caller, until it ends. `addr` is where they appear.
-pub fn start(tables: OwnedFd, addr: Option<IpAddr>, inside: Vec<IpAddr>, shared: &Arc<Shared>) {
+/// Keeps the ports outside as those inside are, on the runtime of the caller, until it ends.
+pub fn start(tables: OwnedFd, places: Places, inside: Vec<IpAddr>, shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let (mut open, mut failed) = (BTreeMap::new(), BTreeSet::new());
         loop {
             // The process may have ended, and its network with it.
-            let ports = listening(tables.as_fd(), &inside).unwrap_or_default();
-            follow(&ports, addr, &mut open, &mut failed, &shared).await;
+            let ports = listening(tables.as_fd(), &places, &inside).unwrap_or_default();
+            follow(&ports, &places, &mut open, &mut failed, &shared).await;
             tokio::time::sleep(EVERY).await;
         }
     });
@@ -61,7 +63,7 @@ pub fn start(tables: OwnedFd, addr: Option<IpAddr>, inside: Vec<IpAddr>, shared:
 
 async fn follow(
     ports: &BTreeSet<Port>,
-    addr: Option<IpAddr>,
+    places: &Places,
     open: &mut BTreeMap<Port, u64>,
     failed: &mut BTreeSet<Port>,
     shared: &Shared,
@@ -77,6 +79,7 @@ async fn follow(
         {
             continue;
         }
+        let addr = places.get(&protocol).copied().flatten();
         match shared.forwards.add(Publish::same(addr, port, protocol), By::Auto).await {
             Ok(number) => drop(open.insert((protocol, port), number)),
             Err(error) if failed.insert((protocol, port)) => eprintln!("sockeye gateway: -p auto: {error}"),
@@ -85,12 +88,12 @@ async fn follow(
     }
 }
 
-/// The ports at which the inside can be reached.
-fn listening(tables: BorrowedFd<'_>, inside: &[IpAddr]) -> io::Result<BTreeSet<Port>> {
+/// The ports at which the inside can be reached, of the transports that appear.
+fn listening(tables: BorrowedFd<'_>, places: &Places, inside: &[IpAddr]) -> io::Result<BTreeSet<Port>> {
     let mut ports = BTreeSet::new();
-    for (name, protocol) in
-        [("tcp", Protocol::Tcp), ("tcp6", Protocol::Tcp), ("udp", Protocol::Udp), ("udp6", Protocol::Udp)]
-    {
+    let all =
+        [("tcp", Protocol::Tcp), ("tcp6", Protocol::Tcp), ("udp", Protocol::Udp), ("udp6", Protocol::Udp)];
+    for (name, protocol) in all.into_iter().filter(|(_, protocol)| places.contains_key(protocol)) {
         // A kernel without IPv6 has two of them.
         let Ok(file) = openat(tables, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
             continue;

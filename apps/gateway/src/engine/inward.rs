@@ -59,23 +59,28 @@ pub struct Publish {
 pub enum Ports {
     /// Ports that are known now.
     These(Publish),
-    /// Each that listens inside, under the same number, at this address of the host or at every one.
-    Auto(Option<IpAddr>),
+    /// Each that listens inside, under the same number, at this address of the host or at every one; of one transport, or of both.
+    Auto(Option<IpAddr>, Option<Protocol>),
 }
 
 impl FromStr for Ports {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "auto" {
-            return Ok(Self::Auto(None));
+        let (ports, protocol) = match text.rsplit_once('/') {
+            Some((ports, "tcp")) => (ports, Some(Protocol::Tcp)),
+            Some((ports, "udp")) => (ports, Some(Protocol::Udp)),
+            _ => (text, None),
+        };
+        if ports == "auto" {
+            return Ok(Self::Auto(None, protocol));
         }
-        match text.strip_suffix(":auto") {
+        match ports.strip_suffix(":auto") {
             Some(addr) => {
                 let bare = addr.strip_prefix('[').and_then(|addr| addr.strip_suffix(']')).unwrap_or(addr);
                 let wrong =
                     |_| format!("{text:?}: {addr:?} is no address: write ADDR:auto, such as 127.0.0.1:auto");
-                bare.parse().map(|addr| Self::Auto(Some(addr))).map_err(wrong)
+                bare.parse().map(|addr| Self::Auto(Some(addr), protocol)).map_err(wrong)
             }
             None => text.parse().map(Self::These),
         }
@@ -400,9 +405,12 @@ mod tests {
             publish(Some("127.0.0.1"), (8080, 8080), 80, Protocol::Udp)
         );
         assert_eq!("[::1]:90-99:1090-1099".parse(), publish(Some("::1"), (90, 99), 1090, Protocol::Tcp));
-        assert_eq!("auto".parse(), Ok(Ports::Auto(None)));
-        assert_eq!("[::1]:auto".parse(), Ok(Ports::Auto(Some("::1".parse().unwrap()))));
-        assert!("x:auto".parse::<Ports>().is_err());
+        assert_eq!("auto".parse(), Ok(Ports::Auto(None, None)));
+        assert_eq!("auto/tcp".parse(), Ok(Ports::Auto(None, Some(Protocol::Tcp))));
+        let at = Some("::1".parse().unwrap());
+        assert_eq!("[::1]:auto/udp".parse(), Ok(Ports::Auto(at, Some(Protocol::Udp))));
+        assert_eq!("[::1]:auto".parse(), Ok(Ports::Auto(at, None)));
+        assert!("x:auto".parse::<Ports>().is_err() && "auto/sctp".parse::<Ports>().is_err());
         for text in ["8080:80", "127.0.0.1:8080:80/udp", "[::1]:90-99:1090-1099"] {
             let publish: Publish = text.parse().unwrap();
             assert_eq!(publish.text().parse(), Ok(publish), "{text}");
