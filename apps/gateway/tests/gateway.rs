@@ -12,6 +12,8 @@ mod ends;
 mod floods;
 #[path = "gateway/flows.rs"]
 mod flows;
+#[path = "gateway/names.rs"]
+mod names;
 #[path = "gateway/sandbox.rs"]
 mod sandbox;
 #[path = "gateway/truth.rs"]

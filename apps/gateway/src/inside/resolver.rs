@@ -1,34 +1,71 @@
-//! `/etc/resolv.conf` inside: the gateway's name server and the search domains.
+//! `/etc/resolv.conf` inside: the gateway's name server, and the search domains and options of the system's file.
 //!
-//! The mount namespace is new, so a file mounted over the system's is visible only inside.
+//! The mount namespace is new, so what is mounted here is seen only inside. A file that is mounted over the system's would not stay: programs of the host replace that by renaming another one over it,
+//! and the kernel then takes away what was mounted there, in every namespace. So a file system of our own is mounted over the *folder*. It has `resolv.conf`, and each other
+//! entry of the folder from the host: files and folders as mounts of what is there at the start, links as copies.
+//!
+//! Tests: below; `tests/gateway/names.rs`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, open, openat, readlinkat, statat, symlinkat};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount,
+    open_tree,
+};
 
 use crate::args::GatewayArgs;
 
 /// The system's file.
 pub const PATH: &str = "/etc/resolv.conf";
+const FOLDER: &str = "/etc";
+const NAME: &str = "resolv.conf";
 
-/// Has the inside ask the gateway. Where the system has no such file there is nothing to mount over, and nothing is done.
+/// Has the inside ask the gateway. Where the system has no such folder there is nothing to mount over, and nothing is done.
+///
+/// # Errors
+/// The system's.
 pub fn point(args: &GatewayArgs) -> io::Result<()> {
-    // Through links: the file that programs read in the end.
-    let Ok(target) = fs::canonicalize(PATH) else { return Ok(()) };
-    let text = text(args, &fs::read_to_string(&target).unwrap_or_default());
-    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
-    let file = std::env::temp_dir().join(format!("sockeye-gateway-{}-resolv.conf", std::process::id()));
-    fs::write(&file, text)?;
-    let mounted = mount_bind(&file, &target);
-    // The mount keeps the file.
-    let removed = remove(&file);
-    mounted.map_err(io::Error::from).and(removed)
+    let said =
+        |error: io::Error| io::Error::new(error.kind(), format!("cannot change {PATH} inside: {error}"));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(host) = open(FOLDER, flags, Mode::empty()) else { return Ok(()) };
+    let text = text(args, &fs::read_to_string(PATH).unwrap_or_default());
+    let entries = fs::read_dir(FOLDER).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(said)?;
+    let covered = || -> io::Result<()> {
+        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+        // What programs inside write here themselves stays inside, up to this size.
+        mount("none", FOLDER, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=16m")?;
+        fs::write(PATH, text)?;
+        let own = open(FOLDER, flags, Mode::empty())?;
+        for name in entries.iter().map(fs::DirEntry::file_name).filter(|name| name != NAME) {
+            match show(host.as_fd(), own.as_fd(), &name) {
+                // It has gone meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                shown => shown?,
+            }
+        }
+        Ok(())
+    };
+    covered().map_err(said)
 }
 
-fn remove(file: &Path) -> io::Result<()> {
-    fs::remove_file(file)
+/// Shows an entry of the host's folder in our own.
+fn show(host: BorrowedFd<'_>, own: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    match FileType::from_raw_mode(statat(host, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode) {
+        FileType::Symlink => return Ok(symlinkat(readlinkat(host, name, Vec::new())?, own, name)?),
+        FileType::Directory => mkdirat(own, name, Mode::RWXU)?,
+        _ => drop(openat(own, name, OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, Mode::RUSR)?),
+    }
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    let tree = open_tree(host, name, flags)?;
+    Ok(move_mount(tree, "", own, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
 /// The domains in which names are looked for: those that were given, or those of the system's file.
@@ -40,11 +77,34 @@ pub fn search(args: &GatewayArgs, system: &str) -> Vec<String> {
     config.get_last_search_or_domain().cloned().collect()
 }
 
+/// Options for the resolver of the C library (resolv.conf(5)): each has its sense with another server, too.
+fn options(system: &str) -> impl Iterator<Item = &str> {
+    let lines = system.lines().filter_map(|line| line.strip_prefix("options"));
+    lines.filter(|rest| rest.starts_with([' ', '\t'])).flat_map(str::split_ascii_whitespace)
+}
+
 fn text(args: &GatewayArgs, system: &str) -> String {
     let search = search(args, system);
     let mut text = format!("nameserver {}\n", args.plan().names[0]);
     if !search.is_empty() {
         text += &format!("search {}\n", search.join(" "));
     }
+    let options: Vec<&str> = options(system).collect();
+    if !options.is_empty() {
+        text += &format!("options {}\n", options.join(" "));
+    }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::options;
+
+    #[test]
+    fn options_of_all_lines_are_kept() {
+        let system =
+            "nameserver 192.0.2.1\noptions ndots:5\n# options x\noptions\toptionsa  edns0 \noptionsb\n";
+        assert_eq!(options(system).collect::<Vec<_>>(), ["ndots:5", "optionsa", "edns0"]);
+        assert_eq!(options("").count(), 0);
+    }
 }
