@@ -1,4 +1,7 @@
-//! Creates UNIX sockets in the file system and removes them at the end.
+//! Creates UNIX sockets in the file system and removes them at the end; tells whose requests are heard at one.
+//!
+//! The user of a command inside is the user of the gateway, with the same files, so the file's mode does not keep the command from a socket. What it cannot have is a socket of the network
+//! namespace outside: to enter that, it would need rights there. So a request is heard only from a client whose socket is of the gateway's own network ([`serve_clients`]).
 //!
 //! Invariant: this module removes only sockets, and only if nobody listens on them. It keeps the folder open, so that it can remove the file when the process has no
 //! file system any more (`sandbox.rs`).
@@ -10,12 +13,27 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, chmod, open, statat, unlinkat};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
+use serde_json::Value;
+use sockeye_drivers::network_of;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 16;
+/// Clients of a socket for requests that are served at a time; further ones wait.
+const CLIENTS_MAX: usize = 16;
+/// Between two tries to accept when there are no descriptors for it.
+const RETRY: Duration = Duration::from_millis(50);
+/// What a client hears that may be inside.
+const REFUSED: &str = "refused: this client is in another network namespace than the gateway, as what the gateway restricts is; \
+                       ask from the network namespace in which the gateway was started";
 
 /// A socket's file, which goes with this.
 #[derive(Debug)]
@@ -56,6 +74,56 @@ pub fn listen_at(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     };
     let (listener, identity) = made().map_err(said)?;
     Ok((listener, SocketFile { folder, name: name.to_owned(), identity }))
+}
+
+/// Serves the clients of a socket for requests, on the runtime of the caller: [`CLIENTS_MAX`] at a time, each on a task. A client of another network is told why its requests are not
+/// heard, in the words of the protocol (`refused`), and takes nobody's place.
+///
+/// # Errors
+/// `Unsupported` where the system does not tell the network of a socket; the system's.
+pub fn serve_clients<Served: Future + Send + 'static>(
+    listener: UnixListener,
+    refused: fn(&str) -> Value,
+    serve: impl Fn(tokio::net::UnixStream) -> Served + Send + 'static,
+) -> io::Result<()> {
+    let own = network_of(&listener).map_err(|error| {
+        let message = format!("cannot tell who is inside (a socket for requests needs Linux 5.14): {error}");
+        io::Error::new(io::ErrorKind::Unsupported, message)
+    })?;
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    tokio::spawn(async move {
+        let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+        // The semaphore is never closed.
+        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            let Ok((client, _)) = listener.accept().await else {
+                sleep(RETRY).await;
+                continue;
+            };
+            if let Some(why) = refusal(own, &client) {
+                // It is told if it has room for that; its socket is new.
+                let said = format!("{}\n", refused(&why));
+                let _ =
+                    rustix::net::send(&client, said.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+                continue;
+            }
+            let serving = serve(client);
+            tokio::spawn(async move {
+                serving.await;
+                drop(place);
+            });
+        }
+    });
+    Ok(())
+}
+
+/// Why the requests of a client are not heard, if they are not.
+fn refusal(own: u64, client: impl AsFd) -> Option<String> {
+    match network_of(client) {
+        Ok(network) if network == own => None,
+        Ok(_) => Some(REFUSED.to_owned()),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Connects to who listens at `path`. `None` if nobody does, or there is nothing.

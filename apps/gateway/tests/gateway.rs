@@ -65,6 +65,7 @@ fn inside() {
         ["echoes", to, count] => (0..count.parse().unwrap()).for_each(|_| echo(to, 100)),
         ["greet", port] => greet(port.parse().unwrap()),
         ["hold-until-refused", to] => hold_until_refused(to),
+        ["orders", socket, to] => control::orders(socket, to),
         ["fails-within", to, seconds, kind] => truth::fails_within(to, seconds.parse().unwrap(), kind),
         ["urgent", to] => truth::urgent(to),
         ["write-until-stopped", to] => truth::write_until_stopped(to),

@@ -6,7 +6,7 @@
 //! * `VhostUser`, with the feature `vhost-user`: a virtual machine's network card, whose frames go through the guest's memory.
 //! * [`link`](mod@link): the kernel's side of such a device: up or down, MTU, addresses, routes.
 //! * [`Namespace`]: a network namespace, in which such a device may be made; [`unshare_user`]: one of a user's own, without rights.
-//! * [`sockatmark`]: where a kernel's socket has urgent data, for programs that pass it on.
+//! * [`sockatmark`]: where a kernel's socket has urgent data, for programs that pass it on; [`network_of`]: the namespace of one.
 //! * [`testing`]: further devices for tests and measurements.
 //!
 //! A driver moves frames and does not depend on their content, but for the few bytes that a device wants to be told
@@ -41,7 +41,7 @@ mod readme {}
 
 pub use namespace::{Namespace, unshare_mounts, unshare_user};
 pub use stream::{FrameStream, StreamCounts};
-pub use sys::{SIOCATMARK, sockatmark};
+pub use sys::{SIOCATMARK, network_of, sockatmark};
 pub use tun::{Adopted, Layer, QueueCounts, Tun, TunConfig};
 #[cfg(feature = "vhost-user")]
 pub use virtio::{VhostCounts, VhostUser};

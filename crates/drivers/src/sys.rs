@@ -1,4 +1,4 @@
-//! `ioctl`, for interfaces, for TUN devices and for the mark of a socket.
+//! `ioctl`, for interfaces, for TUN devices and for the mark of a socket; an option of sockets.
 //!
 //! The invariant: a request reads or writes no more behind the pointer than lies there. A request is only a number to the
 //! compiler, so those whose argument is an `ifreq` or a number are listed here, by a type for each of the two, and a request
@@ -141,6 +141,30 @@ pub fn sockatmark(socket: impl AsFd) -> io::Result<bool> {
     Ok(is_at_mark != 0)
 }
 
+/// The number of the option that [`network_of`] asks for. `libc` does not have it.
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "x86",
+    target_arch = "aarch64",
+    target_arch = "arm",
+    target_arch = "riscv64"
+))]
+const SO_NETNS_COOKIE: c_int = 71;
+
+/// The network namespace of a socket, as a number that no other one has until the system starts again (`SO_NETNS_COOKIE`). A UNIX socket that was accepted has
+/// that of its client, who has no choice in it. Does not block.
+///
+/// # Errors
+/// The system's: `ENOPROTOOPT` before Linux 5.14, `EBADF`, `ENOTSOCK`.
+pub fn network_of(socket: impl AsFd) -> io::Result<u64> {
+    let mut network = 0u64;
+    let mut len = size_of::<u64>() as libc::socklen_t;
+    let (fd, place) = (socket.as_fd().as_raw_fd(), std::ptr::from_mut(&mut network).cast());
+    // SAFETY: the kernel writes at most `len` bytes behind `place`, which are those of a live `u64`, and the new length. Any bytes are a valid one.
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, place, &raw mut len) };
+    checked(result).map(|()| network)
+}
+
 fn checked(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -148,6 +172,25 @@ fn checked(result: c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unix_socket_that_was_accepted_has_the_network_of_its_client() {
+        use std::os::unix::net::{UnixListener, UnixStream};
+        let path = std::env::temp_dir().join(format!("sockeye-network-of-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let own = network_of(&listener).unwrap();
+        let _client = UnixStream::connect(&path).unwrap();
+        assert_eq!(network_of(listener.accept().unwrap().0).unwrap(), own);
+        match crate::Namespace::new() {
+            Ok(other) => {
+                let _client = other.run(|| UnixStream::connect(&path).unwrap()).unwrap();
+                assert_ne!(network_of(listener.accept().unwrap().0).unwrap(), own);
+            }
+            Err(error) => eprintln!("skipped: a client in another network: {error}"),
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(network_of(std::fs::File::open("/dev/null").unwrap()).is_err());
+    }
 
     #[test]
     fn a_name_fits_or_is_refused() {

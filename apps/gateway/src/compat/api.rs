@@ -1,35 +1,31 @@
 //! slirp4netns' API socket: `add_hostfwd`, `list_hostfwd` and `remove_hostfwd` as JSON. RootlessKit and Podman publish ports with it.
 //!
-//! Each client sends one request, gets one answer, and is disconnected. The server runs on the thread that waits for signals. Bounds: [`CLIENTS_MAX`] clients, further ones wait; a request of
+//! Each client sends one request, gets one answer, and is disconnected. The server runs on the thread that waits for signals. Bounds: clients as in `sockets.rs`, which also says whose requests are heard; a request of
 //! [`REQUEST_MAX`] bytes, within [`PATIENCE`]; published ports as in `engine/forwards.rs`. Tests: below; `tests/names`.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::net::UnixListener as StdListener;
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 use crate::engine::Shared;
 use crate::engine::forwards::By;
 use crate::engine::inward::Publish;
 use crate::plan::Plan;
+use crate::sockets::serve_clients;
 
-/// Clients at a time.
-const CLIENTS_MAX: usize = 16;
 /// Bytes of a request, at most.
 const REQUEST_MAX: usize = 8192;
 /// For a client's request and its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries to accept when there are no descriptors for it.
-const RETRY: Duration = Duration::from_millis(50);
 
 /// What a client sends.
 #[derive(Deserialize, Debug)]
@@ -55,27 +51,19 @@ struct Arguments {
 ///
 /// # Errors
 /// The system's.
-pub fn start(listener: StdListener, shared: &Arc<Shared>) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = UnixListener::from_std(listener)?;
+pub fn start(listener: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
     let api = Arc::new(Api { shared: Arc::clone(shared), added: Mutex::default() });
-    tokio::spawn(async move {
-        let places = Arc::new(Semaphore::new(CLIENTS_MAX));
-        // The semaphore is never closed.
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-            let Ok((stream, _)) = listener.accept().await else {
-                sleep(RETRY).await;
-                continue;
-            };
-            let api = Arc::clone(&api);
-            tokio::spawn(async move {
-                // Its end, by error or not, is the end of the client.
-                let _ = timeout(PATIENCE, serve(stream, &api)).await;
-                drop(place);
-            });
+    serve_clients(listener, refused, move |client| {
+        let api = Arc::clone(&api);
+        async move {
+            // Its end, by error or not, is the end of the client.
+            let _ = timeout(PATIENCE, serve(client, &api)).await;
         }
-    });
-    Ok(())
+    })
+}
+
+fn refused(why: &str) -> Value {
+    json!({ "error": { "desc": why } })
 }
 
 struct Api {
@@ -99,8 +87,7 @@ async fn serve(mut stream: UnixStream, api: &Api) -> io::Result<()> {
         Ok(request) => api.answer(request).await,
         Err(error) => Err(format!("bad request: {error}")),
     };
-    let answer =
-        answer.map_or_else(|desc| json!({ "error": { "desc": desc } }), |value| json!({ "return": value }));
+    let answer = answer.map_or_else(|desc| refused(&desc), |value| json!({ "return": value }));
     stream.write_all(answer.to_string().as_bytes()).await
 }
 

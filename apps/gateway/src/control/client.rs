@@ -22,9 +22,13 @@ pub fn run(args: &CtlArgs) -> io::Result<ExitCode> {
     let mut stream = UnixStream::connect(&args.socket).map_err(said)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let request = serde_json::to_string(&Request::from(&args.what))?;
-    stream.write_all(format!("{request}\n").as_bytes()).map_err(said)?;
+    // A gateway that refuses this client says so and hangs up.
+    let sent = stream.write_all(format!("{request}\n").as_bytes());
     let mut answer = String::new();
     BufReader::new(stream).take(LINE_MAX as u64).read_line(&mut answer).map_err(said)?;
+    if answer.is_empty() {
+        sent.map_err(said)?;
+    }
     let value: serde_json::Value = serde_json::from_str(&answer)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the gateway's answer is no JSON"))?;
     if let Some(error) = value.get("error").and_then(serde_json::Value::as_str) {

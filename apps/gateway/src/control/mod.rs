@@ -12,7 +12,7 @@
 //! | `client.rs` | `gateway ctl` |
 //! | `auto.rs` | `-p auto` |
 //!
-//! A process that can open the socket can do all of this. The file is accessible to its user only.
+//! A process that can open the socket and is in the gateway's network namespace can do all of this (`sockets.rs`). The file is accessible to its user only.
 
 pub mod auto;
 pub mod client;

@@ -1,17 +1,15 @@
 //! The gateway's side of its control socket. It runs on the thread that waits for signals, so a request delays no flow.
 //!
-//! Bounds: [`CLIENTS_MAX`] clients, further ones wait; lines of [`LINE_MAX`] bytes; a client that is silent for [`IDLE`] is disconnected.
+//! Bounds: clients as in `sockets.rs`; lines of [`LINE_MAX`] bytes; a client that sends no line or takes no answer for [`IDLE`] is disconnected.
 //! Tests: `tests/gateway/control.rs`; below.
 
 use std::io;
-use std::os::unix::net::UnixListener as StdListener;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split};
 use tokio::time::timeout;
 
 use super::{FLOWS_MAX, LINE_MAX, Request, RuleText};
@@ -19,52 +17,47 @@ use crate::engine::Shared;
 use crate::engine::forwards::By;
 use crate::engine::inward::Publish;
 use crate::policy::{Rule, rule};
+use crate::sockets::serve_clients;
 
-/// Clients at a time.
-const CLIENTS_MAX: usize = 16;
-/// For a client to say something.
+/// For a client to send a line, and to take its answer.
 const IDLE: Duration = Duration::from_secs(300);
-/// Between two tries to accept when there are no descriptors for it.
-const RETRY: Duration = Duration::from_millis(50);
-
 /// Serves a socket, on the runtime of the caller.
 ///
 /// # Errors
 /// The system's.
-pub fn start(listener: StdListener, shared: &Arc<Shared>) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let (listener, shared) = (UnixListener::from_std(listener)?, Arc::clone(shared));
-    tokio::spawn(async move {
-        let places = Arc::new(Semaphore::new(CLIENTS_MAX));
-        // The semaphore is never closed.
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-            let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(RETRY).await;
-                continue;
+pub fn start(listener: UnixListener, shared: &Arc<Shared>) -> io::Result<()> {
+    let shared = Arc::clone(shared);
+    let refused = |why: &str| json!({ "error": why });
+    serve_clients(listener, refused, move |client| {
+        let shared = Arc::clone(&shared);
+        async move {
+            let answer = |line: String| {
+                let shared = Arc::clone(&shared);
+                async move { answer(&line, &shared).await.unwrap_or_else(|error| json!({ "error": error })) }
             };
-            let shared = Arc::clone(&shared);
-            tokio::spawn(async move {
-                // Its end, by error or not, is the end of the client.
-                let _ = timeout(IDLE, serve(stream, &shared)).await;
-                drop(place);
-            });
+            // Its end, by error or not, is the end of the client.
+            let _ = serve(client, answer).await;
         }
-    });
-    Ok(())
+    })
 }
 
-async fn serve(mut stream: UnixStream, shared: &Shared) -> io::Result<()> {
-    let (read, mut write) = stream.split();
+/// Serves a client until it ends or is idle.
+async fn serve<Answered: Future<Output = Value>>(
+    stream: impl AsyncRead + AsyncWrite,
+    answer: impl Fn(String) -> Answered,
+) -> io::Result<()> {
+    let (read, mut write) = split(stream);
     let mut read = BufReader::new(read);
     loop {
         let mut line = String::new();
-        let len = (&mut read).take(LINE_MAX as u64).read_line(&mut line).await?;
+        let len = timeout(IDLE, (&mut read).take(LINE_MAX as u64).read_line(&mut line)).await??;
         if len == 0 {
             return Ok(());
         }
-        let answer = answer(&line, shared).await.unwrap_or_else(|error| json!({ "error": error }));
-        write.write_all(format!("{answer}\n").as_bytes()).await?;
-        if !line.ends_with('\n') {
+        let is_whole = line.ends_with('\n');
+        let answer = answer(line).await;
+        timeout(IDLE, write.write_all(format!("{answer}\n").as_bytes())).await??;
+        if !is_whole {
             return Ok(());
         }
     }
@@ -112,5 +105,37 @@ fn parse(text: &RuleText) -> Result<Rule, String> {
     match text {
         RuleText::Allow(text) => rule::allow(text),
         RuleText::Deny(text) => rule::deny(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_served_as_long_as_it_asks_and_not_when_it_is_idle() {
+        let (near, mut far) = duplex(100);
+        let served = tokio::spawn(serve(near, |line: String| async move { json!(line.trim()) }));
+        let mut answer = [0; 6];
+        for _ in 0..10 {
+            sleep(IDLE / 2).await;
+            far.write_all(b"asks\n").await.unwrap();
+            far.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"\"asks\"");
+            assert_eq!(far.read_u8().await.unwrap(), b'\n');
+        }
+        // A part of a line is none.
+        let start = Instant::now();
+        far.write_all(b"as").await.unwrap();
+        assert_eq!(served.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(start.elapsed(), IDLE);
+        // Nor is it served when it takes no answers.
+        let (near, mut far) = duplex(100);
+        let served = tokio::spawn(serve(near, |_| async { json!("a".repeat(101)) }));
+        far.write_all(b"asks\n").await.unwrap();
+        assert_eq!(served.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -1,8 +1,9 @@
 //! What can be asked and changed while the gateway runs, and its limits.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,42 @@ fn rules_are_replaced_and_flows_listed_while_it_runs() {
     assert_eq!(gateway.wait(), Some(0));
     server.finish(1);
     assert!(ctl(&socket, &["stats"]).is_err(), "it has ended");
+}
+
+/// From inside, whose files are those of the host: asks for other rules, is refused, and says so by a file. Then waits until `to` is permitted.
+pub fn orders(socket: &str, to: &str) {
+    for request in [r#"{"do":"set-rules","rules":[{"allow":"127.0.0.0/8"}]}"#, r#"{"do":"rules"}"#] {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        // The gateway may have hung up.
+        let _ = stream.write_all(format!("{request}\n").as_bytes());
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        assert!(answer.contains("another network namespace"), "{answer}");
+    }
+    let said = ctl(Path::new(socket), &["set-rules", "--allow", "127.0.0.0/8"]).unwrap_err();
+    assert!(said.contains("another network namespace"), "{said}");
+    assert!(TcpStream::connect(to).is_err());
+    std::fs::write(format!("{socket}.refused"), "").unwrap();
+    eventually("the outside permits it", || TcpStream::connect(to).is_ok());
+}
+
+#[test]
+fn what_is_restricted_cannot_change_its_rules() {
+    if unavailable() {
+        return;
+    }
+    let socket = temporary("own-ctl");
+    let path = socket.to_str().unwrap();
+    let (_server, port) = accept_all(drop);
+    let command = inside_command(&format!("orders {path} {HOST}:{port}"));
+    let mut gateway = Gateway::start(&["--ctl", path, "--deny", "*"], &command);
+    let refused = PathBuf::from(format!("{path}.refused"));
+    eventually("the inside is refused", || refused.exists());
+    std::fs::remove_file(&refused).unwrap();
+    let rules = ctl(&socket, &["rules"]).unwrap();
+    assert_eq!((&rules["rules"][0]["deny"], rules["rules"][1].is_null()), (&"*".into(), true), "{rules}");
+    ctl(&socket, &["set-rules", "--allow", "127.0.0.0/8"]).unwrap();
+    assert_eq!(gateway.wait(), Some(0));
 }
 
 #[test]
