@@ -13,8 +13,21 @@ use simple_dns::{CLASS, Packet, QTYPE, ResourceRecord, TYPE};
 pub const HOST_NAME: &str = "host.internal";
 /// How long a client may keep the host's address, seconds.
 const HOST_TTL: u32 = 60;
+/// Records of one answer that are looked at. Programs take the first ones, and whoever has a zone decides how many there are.
+const RECORDS_MAX: u16 = 64;
 /// Bytes of a message's header.
 const HEADER: usize = 12;
+
+/// A message as if it had one question, at most `records` answers, and nothing else. A message has room for 4,000 records, and the name of each may lead through all of those before it: to read
+/// them all takes tenths of a second. `None` if there is no header.
+fn front(message: &[u8], records: u16) -> Option<Vec<u8>> {
+    let mut front = message.to_vec();
+    let counts = front.get_mut(4..HEADER)?;
+    let of =
+        |at: usize, most: u16| u16::from_be_bytes([message[at], message[at + 1]]).min(most).to_be_bytes();
+    counts.copy_from_slice(&[of(4, 1), of(6, records), [0; 2], [0; 2]].concat());
+    Some(front)
+}
 
 /// Whether this answers the query: its number, the bit of answers, and its first question.
 pub fn is_answer(query: &[u8], answer: &[u8]) -> bool {
@@ -22,7 +35,9 @@ pub fn is_answer(query: &[u8], answer: &[u8]) -> bool {
     if asked[..2] != head[..2] || head[2] & 0x80 == 0 {
         return false;
     }
-    match (Packet::parse(query), Packet::parse(answer)) {
+    let has_records = head[6..8] != [0, 0];
+    let (Some(query), Some(answer)) = (front(query, 0), front(answer, 0)) else { return false };
+    match (Packet::parse(&query), Packet::parse(&answer)) {
         (Ok(query), Ok(answer)) => match (query.questions.first(), answer.questions.first()) {
             (Some(asked), Some(answered)) => {
                 let same = asked.qname.to_string().eq_ignore_ascii_case(&answered.qname.to_string());
@@ -30,7 +45,7 @@ pub fn is_answer(query: &[u8], answer: &[u8]) -> bool {
             }
             (None, _) => true,
             // Some resolvers leave it out of an error.
-            (Some(_), None) => answer.answers.is_empty(),
+            (Some(_), None) => !has_records,
         },
         // Types that are not known here are the client's business.
         _ => true,
@@ -39,7 +54,8 @@ pub fn is_answer(query: &[u8], answer: &[u8]) -> bool {
 
 /// The answer for the host's own name, whose addresses inside these are.
 pub fn own(host: [IpAddr; 2], query: &[u8]) -> Option<Vec<u8>> {
-    let packet = Packet::parse(query).ok()?;
+    let query = front(query, 0)?;
+    let packet = Packet::parse(&query).ok()?;
     let question = packet.questions.first()?;
     let name = question.qname.to_string();
     if !name.trim_end_matches('.').eq_ignore_ascii_case(HOST_NAME) {
@@ -58,9 +74,10 @@ pub fn own(host: [IpAddr; 2], query: &[u8]) -> Option<Vec<u8>> {
     reply.build_bytes_vec().ok()
 }
 
-/// The addresses of an answer, each with the name that was asked for and how long it may be kept.
+/// The addresses among the first [`RECORDS_MAX`] records of an answer, each with the name that was asked for and how long it may be kept.
 pub fn addresses(answer: &[u8]) -> Vec<(String, IpAddr, Duration)> {
-    let Ok(packet) = Packet::parse(answer) else { return Vec::new() };
+    let Some(answer) = front(answer, RECORDS_MAX) else { return Vec::new() };
+    let Ok(packet) = Packet::parse(&answer) else { return Vec::new() };
     let Some(name) = packet.questions.first().map(|question| question.qname.to_string()) else {
         return Vec::new();
     };
@@ -119,5 +136,21 @@ mod tests {
         assert!(!is_answer(&asked, &reply("example.com", 7)));
         assert!(!is_answer(&asked, &asked), "a query is no answer");
         assert!(!is_answer(&asked, b"short"));
+    }
+
+    #[test]
+    fn the_first_addresses_of_a_long_answer_are_taken() {
+        let query = query("example.org", TYPE::A);
+        let mut packet = Packet::parse(&query).unwrap().into_reply();
+        for number in 0..4000 {
+            let data = RData::A(A { address: 0x0a00_0000 + number });
+            packet.answers.push(ResourceRecord::new(packet.questions[0].qname.clone(), CLASS::IN, 60, data));
+        }
+        let found = addresses(&packet.build_bytes_vec_compressed().unwrap());
+        let expected = |number: u32| {
+            let addr = Ipv4Addr::from_bits(0x0a00_0000 + number).into();
+            ("example.org".to_owned(), addr, Duration::from_secs(60))
+        };
+        assert_eq!(found, (0..64).map(expected).collect::<Vec<_>>());
     }
 }
