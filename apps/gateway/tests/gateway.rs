@@ -327,10 +327,31 @@ fn a_proxy_is_a_way_onward() {
     }
     let (_server, port) = echo_server();
     for scheme in ["socks5", "http"] {
-        let through = format!("{scheme}://127.0.0.1:{}", proxy(scheme));
+        let through = format!("{scheme}://127.0.0.1:{}", proxy(scheme, b""));
         let options = ["--allow", "127.0.0.1", "--upstream", &through];
         Gateway::runs(&options, &format!("echo {HOST}:{port} 100000"));
-        Gateway::runs(&options, &format!("connect-fails {HOST}:9 ConnectionRefused"));
+    }
+}
+
+#[test]
+fn a_proxy_that_says_no_in_any_way_refuses_at_once() {
+    if unavailable() {
+        return;
+    }
+    for (scheme, no, kind) in [
+        ("socks5", &b"\x05\x05\0\x01\0\0\0\0\0\0"[..], "ConnectionRefused"),
+        ("socks5", b"\x05\x01\0\x01\0\0\0\0\0\0", "ConnectionRefused"),
+        ("socks5", b"\x05\x04\0\x01\0\0\0\0\0\0", "HostUnreachable"),
+        ("socks5", b"SSH-2.0-x\r\n", "ConnectionRefused"),
+        ("socks5", b"", "ConnectionRefused"),
+        ("http", b"HTTP/1.1 502 Bad Gateway\r\n\r\n", "ConnectionRefused"),
+        ("http", b"HTTP/1.1 503 Service Unavailable\r\n\r\n", "ConnectionRefused"),
+        ("http", b"HTTP/1.1 504 Gateway Timeout\r\n\r\n", "HostUnreachable"),
+        ("http", b"", "ConnectionRefused"),
+    ] {
+        let through = format!("{scheme}://127.0.0.1:{}", proxy(scheme, no));
+        let options = ["--allow", "127.0.0.1", "--upstream", &through];
+        Gateway::runs(&options, &format!("fails-within {HOST}:9 9 {kind}"));
     }
 }
 

@@ -10,7 +10,7 @@
 //!                  the SYN is answered, together with the connection ─► accept ─► relay
 //! ```
 //!
-//! So a client's connect succeeds only if the outbound one has. Bounds: [`SYNS_MAX`] waiting for their task; pending connects (`attempts.rs`); the table of flows, beyond which a SYN gets no
+//! So a client's connect succeeds only if the outbound one has. A proxy's "no" is one of the first three (`upstream/`), never silence. Bounds: [`SYNS_MAX`] waiting for their task; pending connects (`attempts.rs`); the table of flows, beyond which a SYN gets no
 //! answer; [`BACKLOG`] connections waiting for `accept`.
 
 use std::io;

@@ -17,7 +17,7 @@ const FIELDS_MAX: usize = 64;
 /// Asks the proxy behind `stream` for a connection to `to`.
 ///
 /// # Errors
-/// `ConnectionRefused` for 502, `TimedOut` for 504, `PermissionDenied` for 403, 405 and 407; `InvalidData` for what is no answer; the stream's.
+/// `PermissionDenied` for 403, 405 and 407, `HostUnreachable` for 504, `ConnectionRefused` for every other answer that is none of success; `InvalidData` for what is no answer; the stream's.
 pub async fn connect(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), to: SocketAddr) -> io::Result<()> {
     stream.write_all(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).await?;
     let mut head = Vec::with_capacity(256);
@@ -33,9 +33,10 @@ pub async fn connect(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), to: Soc
     let kind = match answer.code {
         Some(200..=299) => return Ok(()),
         Some(403 | 405 | 407) => io::ErrorKind::PermissionDenied,
-        Some(502) => io::ErrorKind::ConnectionRefused,
-        Some(504) => io::ErrorKind::TimedOut,
-        _ => io::ErrorKind::Other,
+        // The destination has not answered the proxy.
+        Some(504) => io::ErrorKind::HostUnreachable,
+        // Proxies have several numbers for a closed port: 500, 502, 503.
+        _ => io::ErrorKind::ConnectionRefused,
     };
     let (code, reason) = (answer.code.unwrap_or(0), answer.reason.unwrap_or_default());
     Err(io::Error::new(kind, format!("the proxy answered {code} {reason}")))
@@ -72,7 +73,9 @@ mod tests {
     fn a_refusal_is_an_error_of_its_kind() {
         for (text, kind) in [
             ("HTTP/1.1 502 Bad Gateway\r\n\r\n".to_owned(), io::ErrorKind::ConnectionRefused),
-            ("HTTP/1.1 504 x\r\n\r\n".to_owned(), io::ErrorKind::TimedOut),
+            ("HTTP/1.1 500 x\r\n\r\n".to_owned(), io::ErrorKind::ConnectionRefused),
+            ("HTTP/1.1 503 x\r\n\r\n".to_owned(), io::ErrorKind::ConnectionRefused),
+            ("HTTP/1.1 504 x\r\n\r\n".to_owned(), io::ErrorKind::HostUnreachable),
             ("HTTP/1.1 407 x\r\n\r\n".to_owned(), io::ErrorKind::PermissionDenied),
             ("SSH-2.0-x\r\n\r\n".to_owned(), io::ErrorKind::InvalidData),
             ("HTTP/1.1 200".to_owned(), io::ErrorKind::UnexpectedEof),

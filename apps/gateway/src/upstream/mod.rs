@@ -93,23 +93,18 @@ impl Upstream {
     /// Connects to `target`.
     ///
     /// # Errors
-    /// The system's: `ConnectionRefused`, `TimedOut`, `HostUnreachable` and so on as the destination or the proxy says.
+    /// The system's: `ConnectionRefused`, `TimedOut`, `HostUnreachable` and so on as the destination or the proxy says. A proxy that ends its connection, or answers by something else than
+    /// its protocol has, refuses.
     pub async fn connect(&self, target: Target) -> io::Result<Connected> {
-        let stream = match self {
+        let through = match self {
             Self::Direct => return direct(target.addr()).await,
             Self::Socks5(server, login) => {
-                let connect = socks(server, login.as_ref(), target.addr());
-                timeout(PROXY_TIMEOUT, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
+                timeout(PROXY_TIMEOUT, socks(server, login.as_ref(), target.addr())).await
             }
-            Self::Http(server) => {
-                let connect = async {
-                    let mut stream = TcpStream::connect(server.as_str()).await?;
-                    http::connect(&mut stream, target.addr()).await.map(|()| stream)
-                };
-                timeout(PROXY_TIMEOUT, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
-            }
+            Self::Http(server) => timeout(PROXY_TIMEOUT, tunnel(server, target.addr())).await,
         };
-        let stream = HostStream::new(stream?.into_std()?)?;
+        let stream = through.map_err(|_| io::ErrorKind::TimedOut)??;
+        let stream = HostStream::new(stream.into_std()?)?;
         Ok(Connected { stream, was_reset: false })
     }
 
@@ -146,13 +141,29 @@ async fn socks(server: &str, login: Option<&(String, String)>, to: SocketAddr) -
     };
     use tokio_socks::Error;
     connected.map(Socks5Stream::into_inner).map_err(|error| match error {
-        Error::Io(error) => error,
-        Error::ConnectionRefused => io::ErrorKind::ConnectionRefused.into(),
+        Error::Io(error) => answered(error),
         Error::HostUnreachable | Error::TtlExpired => io::ErrorKind::HostUnreachable.into(),
         Error::NetworkUnreachable => io::ErrorKind::NetworkUnreachable.into(),
         Error::ConnectionNotAllowedByRuleset => io::ErrorKind::PermissionDenied.into(),
-        other => io::Error::other(other),
+        // Some servers say "general failure" of a closed port.
+        other => io::Error::new(io::ErrorKind::ConnectionRefused, other),
     })
+}
+
+async fn tunnel(server: &str, to: SocketAddr) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(server).await?;
+    http::connect(&mut stream, to).await.map(|()| stream).map_err(answered)
+}
+
+/// An error of the conversation with a proxy, once there is a connection to it. Its end is an answer too: some proxies, such as `ssh -D`, have no other one for a closed port.
+fn answered(error: io::Error) -> io::Error {
+    use io::ErrorKind::*;
+    match error.kind() {
+        UnexpectedEof | ConnectionReset | BrokenPipe | InvalidData => {
+            io::Error::new(ConnectionRefused, error)
+        }
+        _ => error,
+    }
 }
 
 #[cfg(test)]

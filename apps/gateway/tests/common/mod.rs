@@ -202,8 +202,8 @@ pub fn resolver(names: &[(&str, &str)]) -> u16 {
     port
 }
 
-/// A proxy. Returns its port.
-pub fn proxy(scheme: &'static str) -> u16 {
+/// A proxy, which says `no` where it cannot connect, and ends the connection. Returns its port.
+pub fn proxy(scheme: &'static str, no: &'static [u8]) -> u16 {
     let (_, port) = accept_all(move |mut near| {
         let asked = match scheme {
             "socks5" => socks_asked(&mut near),
@@ -212,9 +212,8 @@ pub fn proxy(scheme: &'static str) -> u16 {
         let far = TcpStream::connect(&asked);
         let answer: &[u8] = match (scheme, &far) {
             ("socks5", Ok(_)) => &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0],
-            ("socks5", Err(_)) => &[5, 5, 0, 1, 0, 0, 0, 0, 0, 0],
             (_, Ok(_)) => b"HTTP/1.1 200 OK\r\n\r\n",
-            (_, Err(_)) => b"HTTP/1.1 502 Bad Gateway\r\n\r\n",
+            (_, Err(_)) => no,
         };
         near.write_all(answer).unwrap();
         let Ok(mut far) = far else { return };
