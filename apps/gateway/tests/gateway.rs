@@ -72,6 +72,7 @@ fn inside() {
         ["floods", echo, endless, silent, least] => {
             floods::run(echo, endless, silent.parse().unwrap(), least.parse().unwrap());
         }
+        ["outsiders", port, to] => floods::connects_beside_outsiders(port.parse().unwrap(), to),
         ["ends", to] => ends::run(to),
         ["flows", to, count] => flows::run(to, count.parse().unwrap()),
         ["listen", port] => listen(port.parse().unwrap()),

@@ -9,6 +9,7 @@
 //! A connection that is established, and a UDP flow or query that gets an answer, therefore cost nothing in the end. The credit limits an ordinary program only if it has more than [`BURST`]
 //! pending starts. When the credit is used up, further starts wait, and once their queue is full, further packets are dropped
 //! before they cost much. A destination that a rule refuses needs no socket and takes no credit.
+//! A new client of a published UDP port does not wait, because the datagrams of the others would wait behind it: without credit, its datagram is dropped.
 //!
 //! Existing flows come first: of the starts that one turn of the driver brings, the first goes ahead at once, and before each further one all runnable tasks
 //! get a turn.
@@ -62,6 +63,11 @@ impl Credit {
             sleep(PAUSE).await;
         }
         Begun(Cell::new(Some(Rc::clone(self))))
+    }
+
+    /// Takes one for a beginning that does not wait, if there is one.
+    pub fn try_begin(self: &Rc<Self>) -> Option<Begun> {
+        self.takes(Instant::now()).then(|| Begun(Cell::new(Some(Rc::clone(self)))))
     }
 
     /// Whether a beginning would have to wait.

@@ -3,16 +3,18 @@
 //! The client's address is preserved: the stack connects to the inside with it as the source, since the inside routes everything to the gateway.
 //! A client on this host appears as the gateway's address, because the inside could not answer a loopback address.
 //!
-//! The host's kernel accepts a connection before the gateway connects to the inside, so a port on which nothing listens inside accepts and then resets. Bounds: the table of flows; each UDP client
-//! has a socket that is closed after [`UDP_IDLE`].
+//! The host's kernel accepts a connection before the gateway connects to the inside, so a port on which nothing listens inside accepts and then resets. Each UDP client has a socket that is closed after [`UDP_IDLE`], or if nothing
+//! listens inside. Bounds: the table of flows; UDP clients (`clients.rs`), and those of them that nobody answers (`credit.rs`): a datagram of one more is dropped.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::str::FromStr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::{SocketFlags, acceptfrom_with};
@@ -21,11 +23,13 @@ use sockeye::UdpBuilder;
 use sockeye::tokio::{TcpSocket, UdpSocket};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::timeout;
 
+use super::clients::Place;
+use super::credit::Begun;
 use super::queues::Owned;
-use super::{Cx, relay, task};
+use super::{Cx, relay, scratch, task};
 use crate::args::UDP_IDLE;
 use crate::flows::Flow;
 use crate::host::HostStream;
@@ -41,8 +45,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_millis(50);
 /// Ports that are tried, where other loops have them already.
 const PORTS_TRIED: u32 = 16;
-/// Bytes of the largest datagram, and more.
-const DATAGRAM_MAX: usize = 64 << 10;
 
 /// Ports of the host, and where they lead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -222,8 +224,8 @@ pub fn serve(cx: &Rc<Cx>, listening: Listening) -> io::Result<AbortHandle> {
         }
         Socket::Udp(socket) => {
             socket.set_nonblocking(true)?;
-            let socket = tokio::net::UdpSocket::from_std(socket)?;
-            task(datagrams(Rc::clone(cx), Rc::new(socket), inside))
+            let outer = tokio::net::UdpSocket::from_std(socket)?;
+            task(datagrams(UdpPort { cx: Rc::clone(cx), outer, inside, clients: RefCell::default() }))
         }
     };
     Ok(task.abort_handle())
@@ -322,71 +324,118 @@ fn ends(plan: &Plan, from: SocketAddr, port: u16) -> (SocketAddr, SocketAddr) {
     (source, SocketAddr::new(plan.inside[family], port))
 }
 
-/// A client of UDP.
+/// A published UDP port.
+struct UdpPort {
+    cx: Rc<Cx>,
+    outer: tokio::net::UdpSocket,
+    inside: u16,
+    clients: RefCell<HashMap<SocketAddr, Rc<Client>>>,
+}
+
+/// A client of it.
 struct Client {
     inner: UdpSocket,
     flow: Flow,
+    place: Place,
+    begun: Begun,
 }
 
-async fn datagrams(cx: Rc<Cx>, outer: Rc<tokio::net::UdpSocket>, port: u16) {
-    let clients: Rc<RefCell<HashMap<SocketAddr, Rc<Client>>>> = Rc::default();
+async fn datagrams(port: UdpPort) {
+    let port = Rc::new(port);
     // They end with this task.
     let mut answering = JoinSet::new();
-    let mut buffer = vec![0; DATAGRAM_MAX];
-    loop {
+    while port.outer.readable().await.is_ok() {
+        let Some((from, client)) = scratch::with(|buffer| port.pass_in(buffer)) else { continue };
+        while answering.try_join_next().is_some() {}
+        let port = Rc::clone(&port);
+        answering.spawn_local(async move {
+            tokio::select! {
+                () = client.answers(&port.outer, from) => {}
+                () = client.place.ended() => {}
+            }
+            port.clients.borrow_mut().remove(&from);
+        });
+        // The flows that are there, and a displaced client's end, come before the next beginning.
+        yield_now().await;
+    }
+}
+
+impl UdpPort {
+    /// Passes a datagram in. Returns its client if that is a new one.
+    fn pass_in(&self, buffer: &mut [u8]) -> Option<(SocketAddr, Rc<Client>)> {
         // An error is a report about an earlier answer.
-        let Ok((len, from)) = outer.recv_from(&mut buffer).await else { continue };
-        let known = clients.borrow().get(&from).cloned();
-        let Some(client) = known.or_else(|| begin(&cx, from, port)) else { continue };
+        let (len, from) = self.outer.try_recv_from(buffer).ok()?;
+        let known = self.clients.borrow().get(&from).cloned();
+        let is_new = known.is_none();
+        let client = known.or_else(|| self.begin(from))?;
+        client.place.used();
         if client.flow.admits(Way::In, len) {
             client.flow.note_received(len);
             // One for which there is no room is lost.
-            let _ = client.inner.try_send(&buffer[..len]);
-        }
-        if clients.borrow_mut().insert(from, Rc::clone(&client)).is_none() {
-            while answering.try_join_next().is_some() {}
-            let (clients, outer) = (Rc::clone(&clients), Rc::clone(&outer));
-            answering.spawn_local(async move {
-                answers(&client, &outer, from).await;
-                clients.borrow_mut().remove(&from);
-            });
-        }
-    }
-}
-
-fn begin(cx: &Cx, from: SocketAddr, port: u16) -> Option<Rc<Client>> {
-    let (source, inside) = ends(&cx.shared.plan, from, port);
-    let mut flow = cx.shared.flows.begin(Protocol::Udp, (plain(from), inside), inside)?;
-    let bind = || {
-        let socket = UdpBuilder::for_addr(&cx.stack, source).transparent(true).bind(source)?;
-        socket.connect(inside)?;
-        let bound = socket.local_addr().ok();
-        Ok((socket, bound))
-    };
-    let (socket, owned) = own(cx, Protocol::Udp, inside, bind).ok()?;
-    flow.owned = owned;
-    Some(Rc::new(Client { inner: UdpSocket::from_std(socket).ok()?, flow }))
-}
-
-/// Passes answers on until none has come for a time.
-async fn answers(client: &Client, outer: &tokio::net::UdpSocket, to: SocketAddr) {
-    let mut buffer = vec![0; DATAGRAM_MAX];
-    let asked = || client.flow.record.received.load(std::sync::atomic::Ordering::Relaxed);
-    loop {
-        let before = asked();
-        match timeout(UDP_IDLE, client.inner.recv(&mut buffer)).await {
-            Ok(Ok(len)) if client.flow.admits(Way::Out, len) => {
-                client.flow.note_sent(len);
-                let _ = outer.send_to(&buffer[..len], to).await;
+            if is_refused(&client.inner.try_send(&buffer[..len])) {
+                client.place.end();
             }
-            // Beyond the rate.
-            Ok(Ok(_)) => {}
-            // Nothing listens inside: UDP's clients are not told over a published port.
-            Ok(Err(_)) => {}
-            Err(_) if asked() == before => return,
-            Err(_) => {}
+        }
+        is_new.then_some((from, client))
+    }
+
+    fn begin(&self, from: SocketAddr) -> Option<Rc<Client>> {
+        let cx = &self.cx;
+        let begun = cx.credits.clients.try_begin()?;
+        let (source, inside) = ends(&cx.shared.plan, from, self.inside);
+        let place = cx.clients.begin();
+        let mut flow = cx.shared.flows.begin(Protocol::Udp, (plain(from), inside), inside)?;
+        let bind = || {
+            let socket = UdpBuilder::for_addr(&cx.stack, source).transparent(true).bind(source)?;
+            socket.connect(inside)?;
+            let bound = socket.local_addr().ok();
+            Ok((socket, bound))
+        };
+        let (socket, owned) = own(cx, Protocol::Udp, inside, bind).ok()?;
+        flow.owned = owned;
+        let client = Rc::new(Client { inner: UdpSocket::from_std(socket).ok()?, flow, place, begun });
+        self.clients.borrow_mut().insert(from, Rc::clone(&client));
+        Some(client)
+    }
+}
+
+impl Client {
+    /// Passes answers on until none has come for a time, or nothing listens inside.
+    async fn answers(&self, outer: &tokio::net::UdpSocket, to: SocketAddr) {
+        let asked = || self.flow.record.received.load(Ordering::Relaxed);
+        loop {
+            let before = asked();
+            match timeout(UDP_IDLE, self.inner.readable()).await {
+                Ok(Ok(())) if scratch::with(|buffer| self.pass_out(outer, to, buffer)).is_continue() => {}
+                Ok(_) => return,
+                Err(_) if asked() == before => return,
+                Err(_) => {}
+            }
         }
     }
+
+    /// Passes an answer out. `Break` if nothing listens inside: UDP's clients are not told over a published port, but they need no place.
+    fn pass_out(&self, outer: &tokio::net::UdpSocket, to: SocketAddr, buffer: &mut [u8]) -> ControlFlow<()> {
+        match self.inner.try_recv(buffer) {
+            Ok(len) => {
+                self.begun.answered();
+                self.place.used();
+                if self.flow.admits(Way::Out, len) {
+                    self.flow.note_sent(len);
+                    // One for which there is no room is lost.
+                    let _ = SockRef::from(outer).send_to(&buffer[..len], &to.into());
+                }
+                ControlFlow::Continue(())
+            }
+            got if is_refused(&got) => ControlFlow::Break(()),
+            Err(_) => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Whether the inside has answered that nothing listens.
+fn is_refused(done: &io::Result<usize>) -> bool {
+    done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 #[cfg(test)]

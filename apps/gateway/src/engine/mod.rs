@@ -19,11 +19,12 @@
 //! | `names.rs`, `messages.rs` | the name server; message formats |
 //! | `scratch.rs` | none: a buffer |
 //! | `credit.rs` | none: the limit on unanswered flows |
-//! | `inward.rs` | published ports; `forwards.rs` has their table |
+//! | `inward.rs` | published ports; `forwards.rs` has their table, `clients.rs` limits the clients of UDP |
 //!
 //! Tests: `tests/gateway.rs`.
 
 mod attempts;
+mod clients;
 mod credit;
 mod driver;
 pub mod forwards;
@@ -66,6 +67,7 @@ use crate::plan::Plan;
 use crate::policy::{Policy, Protocol};
 use crate::upstream::Upstream;
 use attempts::Attempts;
+use clients::Clients;
 use credit::Credit;
 use forwards::{Forwards, Open, WAITING_MAX};
 use port::{Port, Source};
@@ -112,6 +114,7 @@ pub struct Cx {
     /// Where others learn which flows are this loop's, if there are other loops.
     share: Option<Arc<Share>>,
     attempts: Rc<Attempts>,
+    clients: Rc<Clients>,
     credits: Credits,
 }
 
@@ -120,22 +123,28 @@ struct Credits {
     connections: Rc<Credit>,
     datagrams: Rc<Credit>,
     queries: Rc<Credit>,
+    /// Of published UDP ports.
+    clients: Rc<Credit>,
 }
 
 impl Credits {
     /// The driver has a turn.
     fn turn(&self) {
-        [&self.connections, &self.datagrams, &self.queries].into_iter().for_each(|credit| credit.turn());
+        let all = [&self.connections, &self.datagrams, &self.queries, &self.clients];
+        all.into_iter().for_each(|credit| credit.turn());
     }
 }
 
 impl Cx {
     fn new(stack: Stack, shared: Arc<Shared>, share: Option<Arc<Share>>) -> Rc<Self> {
         let attempts = Attempts::new(shared.flows_max);
+        let clients = Clients::new(shared.flows_max);
         let now = Instant::now();
-        let [connections, datagrams, queries] = [(); 3].map(|()| Credit::new(now));
-        let credits = Credits { connections, datagrams, queries };
-        Rc::new(Self { stack, shared, share, attempts, credits })
+        let credits = {
+            let [connections, datagrams, queries, clients] = [(); 4].map(|()| Credit::new(now));
+            Credits { connections, datagrams, queries, clients }
+        };
+        Rc::new(Self { stack, shared, share, attempts, clients, credits })
     }
 
     /// A flow between these ends, inside and outside, is this loop's as long as the answer is kept.

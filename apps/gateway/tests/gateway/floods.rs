@@ -1,4 +1,4 @@
-//! A hostile inside beside an honest flow: floods of SYNs, of datagrams and of queries, and readers that do not read.
+//! A hostile inside beside an honest flow: floods of SYNs, of datagrams and of queries, and readers that do not read. And a hostile outside, at a published port.
 //!
 //! Half of the SYNs have forged sources, and none of them is answered by the host that it is for: the attempts displace each other, and new connections to others get through meanwhile.
 //!
@@ -9,6 +9,7 @@
 //! The test in every run asks for a small part of it, which a machine that is busy otherwise leaves, for few beginnings of flows that nobody answers, for new connections and bounded memory. On a machine that does nothing else half of the rate is asked for by
 //! `SOCKEYE_GATEWAY_FLOODS=0.5 cargo test --release -p sockeye-gateway --test gateway floods -- --nocapture`, in five rounds.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use sockeye::netif::Prefix;
 use sockeye_drivers::{Tun, TunConfig};
 
-use crate::common::{Gateway, HOST, inside_command, temporary, unavailable};
+use crate::common::{Gateway, HOST, accept_all, eventually, inside_command, temporary, unavailable};
 use crate::control;
 
 /// Packets a second of each flood.
@@ -37,6 +38,9 @@ const BURST: f64 = 256.0;
 const RATE_UNANSWERED: f64 = 500.0;
 /// Rounds, whose median counts; where no more than [`LEAST_EVER`] is asked for, one of them has to reach that.
 const ROUNDS: usize = 5;
+/// `--flows-max` where outsiders send datagrams, and how many of them there are.
+const FLOWS_MAX: usize = 64;
+const OUTSIDERS: usize = 100;
 /// What the gateway may take with all that, MiB.
 const RESIDENT_MAX_MIB: u64 = 256;
 
@@ -249,4 +253,62 @@ fn an_honest_flow_goes_on_beside_floods_and_memory_stays_bounded() {
         .filter(|line| of_interest.iter().any(|start| line.starts_with(start)))
         .for_each(|line| println!("{line}"));
     assert!(most < RESIDENT_MAX_MIB, "{most} MiB");
+}
+
+/// Connects once datagrams of as many outsiders have come as there are places for flows. Inside.
+pub fn connects_beside_outsiders(port: u16, to: &str) {
+    let socket = UdpSocket::bind(("0.0.0.0", port)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut outsiders = HashSet::new();
+    while outsiders.len() < FLOWS_MAX {
+        outsiders.insert(socket.recv_from(&mut [0]).unwrap().1);
+    }
+    let to: SocketAddr = to.parse().unwrap();
+    let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(20)).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+}
+
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn datagrams_of_many_outsiders_leave_places_for_connections_from_inside() {
+    if unavailable() {
+        return;
+    }
+    let (_server, port) = accept_all(|mut stream| drop(stream.write_all(b"!")));
+    let published = free_port();
+    let ports = format!("127.0.0.1:{published}:7000/udp");
+    let options = ["--allow", "127.0.0.1", "--flows-max", &FLOWS_MAX.to_string(), "-p", &ports];
+    let mut gateway = Gateway::start(&options, &inside_command(&format!("outsiders 7000 {HOST}:{port}")));
+    let outsiders: Vec<_> = (0..OUTSIDERS).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    while gateway.runs_still() {
+        // Until the port is open, they are refused.
+        outsiders.iter().for_each(|socket| drop(socket.send_to(b"!", ("127.0.0.1", published))));
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (code, said) = gateway.finish();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn an_outsider_whose_datagram_nobody_takes_inside_keeps_no_flow() {
+    if unavailable() {
+        return;
+    }
+    let (socket, published) = (temporary("nobody"), free_port());
+    let ports = format!("127.0.0.1:{published}:7000/udp");
+    let options = ["--ctl", socket.to_str().unwrap(), "-p", &ports];
+    let mut gateway = Gateway::start(&options, &["sleep".into(), "100".into()]);
+    let outsider = UdpSocket::bind("127.0.0.1:0").unwrap();
+    eventually("a flow has begun and ended", || {
+        let stats = control::ctl(&socket, &["stats"]).unwrap_or_default();
+        if stats["begun"] == 0 {
+            outsider.send_to(b"!", ("127.0.0.1", published)).unwrap();
+        }
+        stats["begun"].as_u64() >= Some(1) && stats["flows"] == 0
+    });
+    gateway.terminate();
+    gateway.wait();
 }
