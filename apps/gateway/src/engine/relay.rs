@@ -6,12 +6,19 @@
 //! Urgent data keeps its mark in both directions.
 //!
 //! The end of one direction is passed on and does not affect the other. If the end arrives together with data, both go into the same segment. An error resets both sides, as it would
-//! without a gateway; data that arrived from outside before a reset is delivered before the reset.
+//! without a gateway; data that arrived from outside before a reset is delivered before the reset, as far as the stack takes it at once. What it takes has no gap: bytes that were read and not
+//! taken stand in [`Left`], which outlives both directions, and nothing overtakes them.
+//!
+//! The client's reset is found by a read. Where the relay does not read, because the server takes no more or the client has ended, it waits for the reset itself ([`reset`]). The server's reset
+//! waits behind the bytes before it while the client does not read.
+//!
+//! Tests: `relay/tests.rs`; `tests/gateway.rs`, `tests/gateway/flows.rs`.
 
 use std::cell::Cell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,7 +26,7 @@ use socket2::SockRef;
 use sockeye::tokio::TcpStream;
 use sockeye::tokio::tcp::{ReadHalf, WriteHalf};
 use sockeye::{MbufChain, SendFlags};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, Interest};
 
 use super::{CHUNK, looks, scratch};
 use crate::flows::Flow;
@@ -38,24 +45,48 @@ pub async fn run(mut inner: TcpStream, onward: Connected, mut flow: Flow) {
     let socket = SockRef::from(&outer);
     // What fails here makes a connection slower, lets a dead one stay, or takes an urgent byte out of the stream.
     let _ = (socket.set_tcp_nodelay(true), socket.set_keepalive(true), socket.set_out_of_band_inline(true));
-    let ended = if was_reset {
-        Err(ErrorKind::ConnectionReset.into())
-    } else {
-        let (from_inside, mut to_inside) = inner.split();
-        let inward_is_over = Cell::new(false);
-        let outward = outward(&from_inside, &outer, &flow, &inward_is_over);
-        let inward = async {
-            inward(&outer, &mut to_inside, &flow).await?;
-            inward_is_over.set(true);
-            Ok(())
-        };
-        tokio::try_join!(outward, inward)
+    let mut left = Left::default();
+    let ended = match was_reset {
+        true => Err(ErrorKind::ConnectionReset.into()),
+        false => both(&mut inner, &outer, &mut left, &flow).await,
     };
     if ended.is_err() {
         flow.ends_by("reset");
-        pass_rest(&outer, &inner, &flow);
+        if left.send_now(&inner) {
+            pass_rest(&outer, &inner, &flow);
+        }
         let _ = (inner.set_zero_linger(), SockRef::from(&outer).set_linger(Some(Duration::ZERO)));
     }
+}
+
+/// Both directions, until both have ended, or one has failed.
+async fn both(inner: &mut TcpStream, outer: &HostStream, left: &mut Left, flow: &Flow) -> io::Result<()> {
+    let (from_inside, mut to_inside) = inner.split();
+    let inward_is_over = Cell::new(false);
+    let mut outward = pin!(outward(&from_inside, outer, flow, &inward_is_over));
+    let mut inward = pin!(inward(outer, &mut to_inside, left, flow));
+    tokio::select! {
+        done = &mut outward => {
+            done?;
+            tokio::select! {
+                done = inward => done,
+                error = reset(from_inside.as_ref()) => Err(error),
+            }
+        }
+        done = &mut inward => {
+            done?;
+            inward_is_over.set(true);
+            outward.await
+        }
+    }
+}
+
+/// Waits for the client's reset, or another error of its connection. On the heap, since few flows wait for it at a time.
+fn reset(inner: &TcpStream) -> Pin<Box<impl Future<Output = io::Error>>> {
+    Box::pin(async {
+        let error = inner.ready(Interest::ERROR).await.and_then(|_| inner.take_error());
+        error.unwrap_or_else(Some).unwrap_or_else(|| ErrorKind::ConnectionReset.into())
+    })
 }
 
 async fn outward(
@@ -75,8 +106,22 @@ async fn outward(
         }
         let len = chain.len();
         flow.note_sent(len);
-        poll_fn(|task| give(outer, (&mut chain, is_urgent), task)).await?;
+        while would_block(give(outer, &mut chain, is_urgent))? {
+            tokio::select! {
+                biased;
+                writable = poll_fn(|task| outer.poll_writable(task)) => writable?,
+                error = reset(inner.as_ref()) => return Err(error),
+            }
+        }
         flow.pay(Way::Out, len).await;
+    }
+}
+
+/// Whether it is to be tried again later.
+fn would_block(done: io::Result<()>) -> io::Result<bool> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
+        done => done.map(|()| false),
     }
 }
 
@@ -94,12 +139,8 @@ fn take(inner: &ReadHalf<'_>, task: &mut Context<'_>) -> Poll<io::Result<(MbufCh
     }
 }
 
-/// Writes all of it to the host's socket.
-fn give(
-    outer: &HostStream,
-    (chain, is_urgent): (&mut MbufChain, bool),
-    task: &mut Context<'_>,
-) -> Poll<io::Result<()>> {
+/// Writes as much of it to the host's socket as that takes; `WouldBlock` if that is not all.
+fn give(outer: &HostStream, chain: &mut MbufChain, is_urgent: bool) -> io::Result<()> {
     while !chain.is_empty() {
         let mut pieces = [IoSlice::new(&[]); PIECES];
         let count = chain.fill_io_slices(&mut pieces);
@@ -107,38 +148,85 @@ fn give(
             false => outer.try_write(&pieces[..count]),
             true => outer.try_write_urgent(&pieces[0]),
         };
-        match written {
-            Ok(written) => chain.advance(written),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(outer.poll_writable(task))?,
-            Err(error) => return Poll::Ready(Err(error)),
-        }
+        chain.advance(written?);
     }
-    Poll::Ready(Ok(()))
+    Ok(())
 }
 
-async fn inward(outer: &HostStream, inner: &mut WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
+/// What was read from outside and the stack has not taken: bytes or pieces, or nothing.
+#[derive(Default)]
+struct Left {
+    bytes: Vec<u8>,
+    /// How many of the bytes it has taken.
+    taken: usize,
+    is_urgent: bool,
+    pieces: MbufChain,
+}
+
+impl Left {
+    /// These bytes, behind nothing.
+    fn put(&mut self, bytes: &[u8], is_urgent: bool) {
+        (self.bytes, self.taken, self.is_urgent) = (bytes.to_vec(), 0, is_urgent);
+    }
+
+    /// Sends all of it.
+    async fn send(&mut self, inner: &TcpStream) -> io::Result<()> {
+        while self.taken < self.bytes.len() {
+            let rest = &self.bytes[self.taken..];
+            self.taken += match self.is_urgent {
+                true => send_urgent(inner, rest).await?,
+                false => inner.send_with(&[IoSlice::new(rest)], SendFlags::NONE).await?,
+            };
+        }
+        // A flow that waits keeps no memory for them.
+        (self.bytes, self.taken) = (Vec::new(), 0);
+        while !self.pieces.is_empty() {
+            inner.send_mbufs(&mut self.pieces).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the stack takes at once. Whether that is all.
+    fn send_now(&mut self, inner: &TcpStream) -> bool {
+        let (inner, rest) = (inner.get_ref(), &self.bytes[self.taken..]);
+        let are_taken = match self.is_urgent {
+            _ if rest.is_empty() => true,
+            true => inner.send_urgent(rest).is_ok(),
+            false => {
+                inner.send_with(&[IoSlice::new(rest)], SendFlags::NONE).is_ok_and(|taken| taken == rest.len())
+            }
+        };
+        // An error leaves the pieces where they are.
+        are_taken
+            && (self.pieces.is_empty()
+                || inner.send_mbufs(&mut self.pieces).is_ok() && self.pieces.is_empty())
+    }
+}
+
+async fn inward(
+    outer: &HostStream,
+    inner: &mut WriteHalf<'_>,
+    left: &mut Left,
+    flow: &Flow,
+) -> io::Result<()> {
     let mut are_many = false;
     loop {
         let mut readable = outer.readable().await?;
         looks::note();
         let is_urgent = readable.is_at_mark()?;
         if are_many && !is_urgent {
-            are_many = inward_in_place(readable, inner, flow).await?;
+            are_many = inward_in_place(readable, inner, left, flow).await?;
             continue;
         }
         let passed = match is_urgent {
-            true => take_urgent(&mut readable, flow),
-            false => scratch::with(|buffer| pass_in(&mut readable, inner, (flow, buffer))),
+            true => take_urgent(&mut readable, left, flow),
+            false => scratch::with(|buffer| pass_in(&mut readable, inner, left, (flow, buffer))),
         };
-        let Passed { len, left, end } = match passed {
+        let Passed { len, end } = match passed {
             Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
             passed => passed?,
         };
-        match is_urgent {
-            _ if left.is_empty() => {}
-            true => send_urgent(inner, &left).await?,
-            false => inner.write_all(&left).await?,
-        }
+        left.send(inner.as_ref()).await?;
         if end? {
             return ended(inner.shutdown().await);
         }
@@ -150,25 +238,24 @@ async fn inward(outer: &HostStream, inner: &mut WriteHalf<'_>, flow: &Flow) -> i
 /// What one step has taken from outside.
 struct Passed {
     len: usize,
-    /// The bytes of it that the stack has not taken.
-    left: Vec<u8>,
     /// Whether the end is behind it, or an error.
     end: io::Result<bool>,
 }
 
 /// Reads the urgent byte.
-fn take_urgent(outer: &mut Readable<'_>, flow: &Flow) -> io::Result<Passed> {
+fn take_urgent(outer: &mut Readable<'_>, left: &mut Left, flow: &Flow) -> io::Result<Passed> {
     let mut byte = [0];
     let len = outer.read(&mut byte)?;
     flow.note_received(len);
-    Ok(Passed { len, left: byte[..len].to_vec(), end: Ok(len == 0) })
+    left.put(&byte[..len], true);
+    Ok(Passed { len, end: Ok(len == 0) })
 }
 
-async fn send_urgent(inner: &WriteHalf<'_>, byte: &[u8]) -> io::Result<()> {
+async fn send_urgent(inner: &TcpStream, byte: &[u8]) -> io::Result<usize> {
     loop {
-        match inner.as_ref().get_ref().send_urgent(byte) {
+        match inner.get_ref().send_urgent(byte) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => inner.writable().await?,
-            sent => return sent.map(drop),
+            sent => return sent,
         }
     }
 }
@@ -177,6 +264,7 @@ async fn send_urgent(inner: &WriteHalf<'_>, byte: &[u8]) -> io::Result<()> {
 fn pass_in(
     outer: &mut Readable<'_>,
     inner: &WriteHalf<'_>,
+    left: &mut Left,
     (flow, buffer): (&Flow, &mut [u8]),
 ) -> io::Result<Passed> {
     let mut len = outer.read(buffer)?;
@@ -193,25 +281,33 @@ fn pass_in(
     }
     let bytes = &buffer[..len];
     if bytes.is_empty() {
-        return Ok(Passed { len, left: Vec::new(), end });
+        return Ok(Passed { len, end });
     }
     flow.note_received(len);
     let flags = if matches!(end, Ok(true)) { SendFlags::MORE } else { SendFlags::NONE };
+    // Without memory as without room: whoever sends the rest waits for it.
     let taken = match inner.as_ref().get_ref().send_with(&[IoSlice::new(bytes)], flags) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory) => 0,
         taken => taken?,
     };
-    Ok(Passed { len, left: bytes[taken..].to_vec(), end })
+    if taken < len {
+        left.put(&bytes[taken..], false);
+    }
+    Ok(Passed { len, end })
 }
 
 /// Has the kernel copy straight into packet memory, so many bytes as fill segments. Returns whether there were as many as it takes: few bytes would keep much memory.
-async fn inward_in_place(outer: Readable<'_>, inner: &WriteHalf<'_>, flow: &Flow) -> io::Result<bool> {
-    let (mut chain, are_many) = fill(outer, inner);
-    let len = chain.len();
+async fn inward_in_place(
+    outer: Readable<'_>,
+    inner: &WriteHalf<'_>,
+    left: &mut Left,
+    flow: &Flow,
+) -> io::Result<bool> {
+    let (pieces, are_many) = fill(outer, inner);
+    let len = pieces.len();
     flow.note_received(len);
-    while !chain.is_empty() {
-        inner.as_ref().send_mbufs(&mut chain).await?;
-    }
+    left.pieces = pieces;
+    left.send(inner.as_ref()).await?;
     flow.pay(Way::In, len).await;
     are_many
 }
@@ -268,3 +364,6 @@ fn ended(done: io::Result<()>) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;
