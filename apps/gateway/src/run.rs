@@ -125,7 +125,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
         policy: Policy::new(args.rules.0.clone(), args.plan()),
         upstream,
         flows,
-        forwards: Forwards::default(),
+        forwards: Forwards::new(!args.ipv4_only),
         resolvers,
         device_gone: Notify::new(),
         plan: args.plan(),
@@ -193,7 +193,7 @@ fn publish(args: &GatewayArgs) -> io::Result<(Published, Option<auto::Places>)> 
     let (mut published, mut places) = (Vec::new(), auto::Places::new());
     for ports in &args.publish {
         match ports {
-            Ports::These(publish) => published.push((*publish, publish.listen()?)),
+            Ports::These(publish) => published.push((*publish, publish.listen(!args.ipv4_only)?)),
             Ports::Auto(addr, Some(protocol)) => drop(places.insert(*protocol, *addr)),
             Ports::Auto(addr, None) => places.extend([Protocol::Tcp, Protocol::Udp].map(|it| (it, *addr))),
         }

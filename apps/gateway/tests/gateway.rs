@@ -322,6 +322,26 @@ fn a_published_port_leads_inside() {
 }
 
 #[test]
+fn a_published_port_is_one_of_ipv4_if_the_inside_has_no_other() {
+    if unavailable() {
+        return;
+    }
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ports = format!("{free}:7000");
+    let mut gateway = Gateway::start(&["--ipv4-only", "-p", &ports], &inside_command("greet 7000"));
+    common::eventually("the port leads inside", || {
+        let read = TcpStream::connect(("127.0.0.1", free))
+            .and_then(|mut stream| stream.read_to_string(&mut String::new()));
+        read.is_ok_and(|len| len > 0)
+    });
+    assert!(TcpStream::connect(("::1", free)).is_err(), "it leads nowhere");
+    gateway.terminate();
+    gateway.wait();
+    let said = Gateway::start(&["--ipv4-only", "-p", &format!("[::1]:{ports}"), "--", "true"], &[]).output();
+    assert!(said.contains("no IPv6 inside"), "{said}");
+}
+
+#[test]
 fn a_proxy_is_a_way_onward() {
     if unavailable() {
         return;

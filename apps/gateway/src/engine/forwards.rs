@@ -32,8 +32,9 @@ pub struct Open {
 }
 
 /// See the module's head.
-#[derive(Default)]
 pub struct Forwards {
+    /// The inside has IPv6.
+    has_v6: bool,
     table: Mutex<Table>,
 }
 
@@ -78,6 +79,11 @@ pub struct Entry {
 }
 
 impl Forwards {
+    /// None yet.
+    pub fn new(has_v6: bool) -> Self {
+        Self { has_v6, table: Mutex::default() }
+    }
+
     /// The loops that serve, once they run.
     pub fn set_loops(&self, loops: Vec<mpsc::Sender<Open>>) {
         self.lock().loops = loops;
@@ -91,7 +97,7 @@ impl Forwards {
         if self.lock().forwards.len() >= FORWARDS_MAX {
             return Err(io::Error::other(format!("there are {FORWARDS_MAX} forwards already")));
         }
-        self.serve(publish, publish.listen()?, by).await
+        self.serve(publish, publish.listen(self.has_v6)?, by).await
     }
 
     /// Has sockets served that are open already. Returns the forward's number.

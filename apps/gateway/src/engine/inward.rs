@@ -184,18 +184,26 @@ impl Publish {
         protocol == self.protocol && (self.host.0..=self.host.1).contains(&port)
     }
 
-    /// Opens the host's sockets.
+    /// Opens the host's sockets: of IPv6, too, if the inside has that.
     ///
     /// # Errors
-    /// The system's, with the address.
-    pub fn listen(&self) -> io::Result<Vec<Listening>> {
+    /// The system's, with the address; `InvalidInput` for an IPv6 address that leads nowhere.
+    pub fn listen(&self, has_v6: bool) -> io::Result<Vec<Listening>> {
         let (first, last) = self.host;
+        if let Some(addr @ IpAddr::V6(_)) = self.addr
+            && !has_v6
+        {
+            let message = format!("cannot listen on [{addr}]:{first}: there is no IPv6 inside (--ipv4-only)");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
         (first..=last)
             .map(|port| {
-                // Every address of both families, where the host has both.
+                // Every address of both families, where the host and the inside have both.
+                let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
                 let addrs = match self.addr {
                     Some(addr) => vec![SocketAddr::new(addr, port)],
-                    None => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
+                    None if has_v6 => vec![(Ipv6Addr::UNSPECIFIED, port).into(), v4],
+                    None => vec![v4],
                 };
                 let socket = match self.protocol {
                     Protocol::Udp => std::net::UdpSocket::bind(&*addrs).map(Socket::Udp),

@@ -205,7 +205,7 @@ impl Shared {
             policy: Policy::new(rules, plan),
             upstream: Upstream::Direct,
             flows,
-            forwards: Forwards::default(),
+            forwards: Forwards::new(true),
             resolvers: Vec::new(),
             device_gone: Notify::new(),
             plan,
