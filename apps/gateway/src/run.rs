@@ -11,7 +11,7 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
@@ -21,7 +21,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use resolv_conf::ScopedIp;
 use rustix::process::{Pid, Signal, kill_process};
+use sockeye_drivers::link::KernelLink;
 use sockeye_shared::end::{CommandError, UsageError};
 use sockeye_shared::{file, limit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -334,11 +336,24 @@ fn resolvers(args: &GatewayArgs) -> Vec<SocketAddr> {
     if !args.dns.is_empty() {
         return args.dns.clone();
     }
-    // Without the file, or with one that cannot be read, there is no resolver, and no name is known inside.
-    let config =
-        resolv_conf::Config::parse(std::fs::read(RESOLV_CONF).unwrap_or_default()).unwrap_or_default();
-    let addrs = config.nameservers.iter().map(IpAddr::from).take(RESOLVERS_MAX);
-    addrs.map(|addr| SocketAddr::new(addr, DNS_PORT)).collect()
+    // Without the file there is no resolver, and no name is known inside.
+    resolvers_of(&std::fs::read(RESOLV_CONF).unwrap_or_default())
+}
+
+/// The resolvers of a resolv.conf(5); none if it cannot be read.
+fn resolvers_of(text: &[u8]) -> Vec<SocketAddr> {
+    let config = resolv_conf::Config::parse(text).unwrap_or_default();
+    config.nameservers.iter().filter_map(resolver_at).take(RESOLVERS_MAX).collect()
+}
+
+/// Where a resolver is. A link-local one is at an interface, by its name or its number; none if that is not there.
+fn resolver_at(ip: &ScopedIp) -> Option<SocketAddr> {
+    let (addr, scope) = match ip {
+        ScopedIp::V4(addr) => return Some(SocketAddr::new(IpAddr::V4(*addr), DNS_PORT)),
+        ScopedIp::V6(addr, None) => (*addr, 0),
+        ScopedIp::V6(addr, Some(name)) => (*addr, KernelLink::new(name).index().ok().or(name.parse().ok())?),
+    };
+    Some(SocketAddrV6::new(addr, DNS_PORT, 0, scope).into())
 }
 
 /// What is served, on standard error: standard output is the command's.
@@ -363,5 +378,21 @@ fn greet(args: &GatewayArgs, shared: &Shared) {
                 eprintln!("published: each port{of} that listens inside");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_local_resolver_is_at_its_interface() {
+        let text = b"nameserver fe80::1%lo\nnameserver fe80::1%nowhere\nnameserver fe80::2%7\nnameserver 192.0.2.1\n";
+        let loopback = KernelLink::new("lo").index().unwrap();
+        let link_local =
+            |last, scope| SocketAddrV6::new([0xfe80, 0, 0, 0, 0, 0, 0, last].into(), 53, 0, scope);
+        let expected =
+            [link_local(1, loopback).into(), link_local(2, 7).into(), "192.0.2.1:53".parse().unwrap()];
+        assert_eq!(resolvers_of(text), expected);
     }
 }
