@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Starts the tasks.
 pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
     let mut config = UdpFlowConfig::default();
-    // The rest of the table is for connections: a flow of datagrams begins with one packet from anybody, and stays for its time.
+    // The rest of the table is for connections, and for clients of published ports: a flow of datagrams begins with one packet from anybody, and stays for its time.
     (config.flows_max, config.idle) = ((cx.shared.flows_max / 2).max(1), Some(UDP_IDLE));
     let builder = UdpBuilder::new_v6(&cx.stack).transparent(true).canonical_addrs(true);
     let builder = builder.recv_buffer_size(WAITING_MAX);
