@@ -327,8 +327,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.ecn.echo = state.flags().echo();
         if had_option == 0 {
-            // From now on segments have the option.
-            self.mss = self.mss.saturating_sub(self.accecn_len()).max(1);
+            self.on_longer_options(self.accecn_len());
         }
         if marked > 0 {
             self.answer_mark(ack, now);

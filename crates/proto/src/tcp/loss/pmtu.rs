@@ -184,6 +184,17 @@ impl<P: Payload> Pcb<P> {
         timestamps + self.accecn_len()
     }
 
+    /// From now on segments have options of `len` bytes more: all sizes, which are of payload, become smaller by that.
+    pub(in crate::tcp) fn on_longer_options(&mut self, len: u16) {
+        let less = |size: u16| size.saturating_sub(len).max(1);
+        self.mss = less(self.mss);
+        if let Some(path) = self.loss.as_deref_mut().and_then(|loss| loss.path_mtu.as_deref_mut()) {
+            (path.ceiling, path.low, path.high) = (less(path.ceiling), less(path.low), less(path.high));
+            // One that is out has its size without them.
+            path.probe = None;
+        }
+    }
+
     /// Payload of a packet of `mtu` bytes, or of the least MTU if that is more.
     fn payload_of(&self, mtu: u32) -> u16 {
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(self.tuning.mtu_min);

@@ -5,9 +5,9 @@ use super::super::ecn::EcnMode;
 use super::super::events::Transmit;
 use super::super::sack::SackBlock;
 use super::super::segment::{Flags, Header, Timestamps};
-use super::super::settings::Settings;
+use super::super::settings::{MtuProbing, Settings};
 use super::super::wire;
-use super::script::{ACK, IRS, ISS, MSS, SYN, SYN_ACK, Script, plain, secs};
+use super::script::{ACK, IRS, ISS, MSS, SYN, SYN_ACK, Script, WND, ms, plain, secs};
 use crate::seq::SeqNum;
 
 fn accurate() -> Settings {
@@ -389,4 +389,42 @@ fn blocks_stay_where_there_is_no_news_or_few_of_them() {
     assert_eq!(last(false, Flags::CE, 4), (3, true));
     // Counters up to ECT(0)'s have no room beside timestamps and two blocks.
     assert_eq!(last(true, Flags::ECT, 2), (2, false));
+}
+
+/// Settings of IPv6 on a link of 1,500 bytes.
+fn over_ipv6() -> Settings {
+    Settings { headers_len: 60, mtu_min: 1280, mss: 1440, timestamps: true, ..accurate() }
+}
+
+/// Bytes of the IP packet with a segment.
+fn packet_len(segment: &Transmit) -> u32 {
+    40 + wire::header_len(&segment.header()) as u32 + segment.len
+}
+
+#[test]
+fn a_search_for_the_mtu_that_began_before_the_option_stays_within_the_link() {
+    let mut t = server_with(&Settings { mtu_probing: MtuProbing::Always, ..over_ipv6() }, true);
+    t.snd = 10_000;
+    let sent = t.output();
+    assert_eq!(sent.iter().map(packet_len).max(), Some(1500));
+    let probe = sent.iter().find(|segment| segment.is_mtu_probe).unwrap();
+    let (start, len) = (probe.header().seq, probe.len);
+    assert!(!t.pcb.on_packet_too_big(start, 1280, t.now), "the size in use is the least");
+    // Everything else arrives, and the probe is sent again in parts.
+    let end = t.pcb.snd_max();
+    let mut report = t.ack_of(start.since(SeqNum::new(ISS + 1)), WND);
+    report.options.sack = [SackBlock { start: start + len, end }].into_iter().collect();
+    let _ = t.input(report, &[]);
+    let again = t.wait(ms(100));
+    assert!(again.iter().any(|(_, segment)| segment.header().seq == start));
+    assert!(again.iter().all(|(_, segment)| packet_len(segment) <= 1280));
+}
+
+#[test]
+fn the_largest_size_is_tried_again_with_the_option() {
+    let mut t = server_with(&Settings { path_mtu: 1400, ..over_ipv6() }, true);
+    assert_eq!(t.pcb.path_mtu(), 1400);
+    t.wait(secs(601));
+    t.snd = 10_000;
+    assert_eq!(t.output().iter().map(packet_len).max(), Some(1500));
 }
