@@ -190,8 +190,11 @@ impl Host {
         made.attempt += 1;
         if let Some(next) = self.identifiers.address(made.prefix, self.lladdr, made.attempt) {
             made.addr = next;
-            self.addresses.push(made);
             effects.push(Effect::AddAddress(next, PREFIX_LEN));
+            if !made.is_preferred {
+                effects.push(Effect::SetPreferred(next, false));
+            }
+            self.addresses.push(made);
         }
         effects
     }

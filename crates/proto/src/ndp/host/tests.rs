@@ -193,6 +193,20 @@ fn a_duplicate_stable_address_is_replaced_and_one_of_eui64_is_not() {
 }
 
 #[test]
+fn the_replacement_of_a_deprecated_address_is_deprecated() {
+    for (preferred, is_preferred) in [(0, false), (100, true)] {
+        let mut host = Host::new(Identifiers::Stable { secret: [9; 16] }, MAC, START, 0);
+        host.on_advert(ROUTER, &with_prefix(info("2001:db8::", 7200, preferred)), 1500, START);
+        let taken = host.addresses().next().unwrap();
+        let effects = host.on_duplicate(taken);
+        let next = host.addresses().next().unwrap();
+        let mut expected = vec![Effect::RemoveAddress(taken), Effect::AddAddress(next, 64)];
+        expected.extend((!is_preferred).then_some(Effect::SetPreferred(next, false)));
+        assert_eq!(effects, expected);
+    }
+}
+
+#[test]
 fn link_parameters_are_accepted_within_bounds() {
     let mut host = host();
     let numbers = |mtu, retrans| RouterAdvert {
