@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use sockeye::UdpSocket;
 use sockeye_proto::icmp::{Error, Family, Message, Problem, Unreachable};
 use sockeye_proto::ip::fragment::{self, Fragment};
 use sockeye_proto::ip::{self, Addresses, Header};
@@ -238,5 +239,33 @@ proptest! {
         drop(stream);
         host.pass(Duration::from_secs(1));
         prop_assert_eq!(host.stack.memory_in_use(), 0);
+    }
+}
+
+#[test]
+fn an_error_about_a_first_fragment_reaches_the_socket_that_sent_it() {
+    for (family, any, to) in [(Family::V4, "0.0.0.0:0", "10.9.0.2:9"), (Family::V6, "[::]:0", "[fd09::2]:9")]
+    {
+        let mut host = Host::new();
+        let socket = UdpSocket::bind_on(&host.stack, any).unwrap();
+        socket.connect(to).unwrap();
+        socket.send(&[1; 3000]).unwrap();
+        let sent = host.turn();
+        let first = &sent[0];
+        let mut quotes = vec![(sent[1].clone(), false), (first.clone(), true)];
+        if family == Family::V6 {
+            // A header for the destination behind the fragment header, whole and cut.
+            let (header, place, range, _) =
+                fragment::parse_head(first, first.len(), ip::HeaderChecksum::Verify).unwrap();
+            let options = [ip::PROTOCOL_UDP, 0, 1, 4, 0, 0, 0, 0];
+            let behind = part(header.addresses, 60, place, &[&options[..], &first[range]].concat());
+            quotes.extend([(behind[..50].to_vec(), false), (behind, true)]);
+        }
+        for (quoted, is_told) in quotes {
+            let why = Message::Error(Error::Unreachable(Unreachable::Port));
+            host.send(&icmp(inwards(family), why, &quoted[..quoted.len().min(500)]));
+            let told = socket.take_error().unwrap().map(|error| error.kind());
+            assert_eq!(told, is_told.then_some(ErrorKind::ConnectionRefused), "{family:?}");
+        }
     }
 }

@@ -62,6 +62,25 @@ fn a_report_about_a_datagram_applies_to_its_destination_for_ten_minutes() {
 }
 
 #[test]
+fn a_report_about_a_first_fragment_applies_and_one_about_a_later_fragment_does_not() {
+    for (family, any, to) in FAMILIES {
+        let mut host = Host::new();
+        let socket = connected(&host, any, to);
+        socket.send(&[1; 3000]).unwrap();
+        let fragments = host.turn();
+        let [first, second, _] = &fragments[..] else { panic!("{} fragments", fragments.len()) };
+        for (quoted, learned) in [(second, (1500, 0)), (first, (1400, 1))] {
+            report(&mut host, family, 1400, &quoted[..500]);
+            assert_eq!((socket.path_mtu().unwrap(), host.count("ip_path_mtu_learned")), learned);
+        }
+        let _ = socket.take_error();
+        socket.send(&[1; 3000]).unwrap();
+        let lengths: Vec<_> = host.turn().iter().map(Vec::len).collect();
+        assert!(lengths.len() == 3 && lengths.iter().all(|len| *len <= 1400), "{lengths:?}");
+    }
+}
+
+#[test]
 fn a_socket_option_decides_how_too_long_datagrams_are_handled() {
     for (family, any, to) in FAMILIES {
         let mut host = Host::new();

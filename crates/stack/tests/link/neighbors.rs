@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use sockeye::netif::NeighborState;
+use sockeye::{UdpSocket, Unsent};
 use sockeye_proto::arp;
 use sockeye_proto::ndp::wire::{self, Message};
 
@@ -48,6 +49,21 @@ fn an_absent_host_is_asked_for_three_times_a_second_apart() {
         let asked = |(from, frame): &(usize, Vec<u8>)| *from == 0 && is_solicit(frame);
         assert_eq!(lab.take_log().iter().filter(|sent| asked(sent)).count(), 3);
         drop(stream);
+    }
+}
+
+#[test]
+fn a_datagram_to_an_absent_host_is_reported_also_if_it_was_sent_in_fragments() {
+    for (any, to) in [("0.0.0.0:0", "10.0.0.9:9"), ("[::]:0", "[fd00::9]:9")] {
+        for len in [100, 3000] {
+            let mut lab = Lab::pair();
+            let socket = UdpSocket::bind_on(&lab.stacks[0], any).unwrap();
+            socket.set_recv_err(true).unwrap();
+            socket.send_to(&vec![1; len], to).unwrap();
+            lab.pass(4 * SECOND);
+            let report = socket.recv_err(&mut []).map(|error| error.what);
+            assert_eq!(report, Some(Unsent::HostUnreachable), "{len} bytes to {to}");
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! cores the queue is full. Does not depend on sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip/`.
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use siphasher::sip::SipHasher24;
@@ -14,6 +15,7 @@ use sockeye_mbuf::Chain;
 use sockeye_proto::icmp::limit::{Bucket, Limits, Refused};
 use sockeye_proto::icmp::{CHECKSUM_AT, Error, Family, HEADER_LEN, Message, Problem, Unreachable};
 use sockeye_proto::ip;
+use sockeye_proto::ip::fragment;
 use sockeye_proto::ip::martian::{Kind, Source};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::time::Instant;
@@ -132,8 +134,7 @@ fn is_less_than_any_link(error: Error, quoting: &Received) -> bool {
 /// Not to be called with a lock held.
 pub(crate) fn no_neighbor(cx: &mut Context<'_>, netif: NetifId, frame: &TxFrame) {
     let head = frame.head().get(frame.link_len()..).unwrap_or_default();
-    let parsed = ip::parse_head(head, usize::MAX, ip::HeaderChecksum::Trusted);
-    let Ok((header, _)) = parsed else { return };
+    let Some((header, _)) = quoted_head(head) else { return };
     let Ok(mut quoted) = cx.core.pool.copy_in(head) else { return cx.ask_for_memory() };
     quoted.append(frame.payload.clone());
     undelivered(cx, quoted, Error::Unreachable(Unreachable::Host), (netif, header.addresses.src()));
@@ -150,9 +151,7 @@ fn undelivered(
 ) -> bool {
     let mut head = [0; QUOTED_HEAD_MAX];
     let len = quoted.copy_to(0, &mut head);
-    // The quote is a part of the packet, so its length field says more than there is.
-    let parsed = ip::parse_head(&head[..len], usize::MAX, ip::HeaderChecksum::Trusted);
-    let Ok((header, range)) = parsed else { return false };
+    let Some((header, range)) = quoted_head(&head[..len]) else { return false };
     quoted.trim_front(range.start);
     let len = quoted.len();
     let (local, remote) = (header.addresses.src(), header.addresses.dst());
@@ -166,6 +165,24 @@ fn undelivered(
         path_reported(cx, is_ours, &header.addresses, range.end, error);
     }
     len >= QUOTED_PAYLOAD_MIN
+}
+
+/// The header of a packet of ours, and where the protocol inside begins and the packet ends. Of a datagram that was sent in
+/// fragments only the first says to what socket it belongs; `None` for the others.
+fn quoted_head(head: &[u8]) -> Option<(ip::Header, Range<usize>)> {
+    // The quote is a part of the packet, so its length field says more than there is.
+    match ip::parse_head(head, usize::MAX, ip::HeaderChecksum::Trusted) {
+        Err(ip::ParseError::Fragment) => {}
+        whole => return whole.ok(),
+    }
+    let parsed = fragment::parse_head(head, usize::MAX, ip::HeaderChecksum::Trusted);
+    let (header, _, range, _) = parsed.ok().filter(|(_, place, ..)| place.offset == 0)?;
+    if header.addresses.src().is_ipv4() {
+        return Some((header, range));
+    }
+    let (protocol, at) =
+        fragment::upper_layer(header.protocol, head.get(range.start..)?, range.start).ok()?;
+    Some((ip::Header { protocol, ..header }, range.start + at..range.end))
 }
 
 /// Bytes behind the IP header that an error quotes at least (RFC 792): ports and a sequence number, or as much of another
