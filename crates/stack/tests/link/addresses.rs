@@ -7,7 +7,7 @@ use sockeye::netif::{Addressing, LinkOptions, MacAddr};
 use sockeye_proto::arp;
 use sockeye_proto::ndp::wire::{self, Message, NeighborAdvert};
 
-use crate::lab::{ALL, ARP, IPV6, Lab, ethertype, frame, mac};
+use crate::lab::{ALL, ARP, IPV6, Lab, ethertype, frame, in_a_fragment, mac};
 
 /// The ARP packets that the host at port 0 has sent, without times: only their order matters.
 fn arps(lab: &mut Lab) -> Vec<arp::Packet> {
@@ -148,9 +148,12 @@ fn another_hosts_probe_for_the_same_address_is_a_conflict_and_our_own_looped_bac
     let probe = Message::NeighborSolicit { target, lladdr: None, nonce: Some([9; 6]) };
     let group = sockeye_proto::ndp::solicited_node(target);
     let packet = wire::emit(Ipv6Addr::UNSPECIFIED, group, &probe).unwrap();
-    lab.inject(0, frame(MacAddr([0x33, 0x33, 0xff, 0, 0, 1]), mac(8), IPV6, &packet));
-    lab.turn();
-    assert_eq!(lab.count(0, "address_conflicts"), 1);
+    let probe = frame(MacAddr([0x33, 0x33, 0xff, 0, 0, 1]), mac(8), IPV6, &packet);
+    for (probe, conflicts) in [(in_a_fragment(probe.clone()), 0), (probe, 1)] {
+        lab.inject(0, probe);
+        lab.turn();
+        assert_eq!(lab.count(0, "address_conflicts"), conflicts);
+    }
 }
 
 #[test]

@@ -215,6 +215,16 @@ pub fn frame(to: MacAddr, from: MacAddr, ethertype: u16, packet: &[u8]) -> Vec<u
     frame
 }
 
+/// The same packet of IPv6 behind the header of a fragment that is all of it.
+pub fn in_a_fragment(mut frame: Vec<u8>) -> Vec<u8> {
+    let (len_at, next_at) = (18, 20);
+    let len = u16::from_be_bytes([frame[len_at], frame[len_at + 1]]) + 8;
+    frame[len_at..next_at].copy_from_slice(&len.to_be_bytes());
+    let next = std::mem::replace(&mut frame[next_at], 44);
+    frame.splice(54..54, [next, 0, 0, 0, 0, 0, 0, 7]);
+    frame
+}
+
 pub const ARP: u16 = 0x0806;
 pub const IPV4: u16 = 0x0800;
 pub const IPV6: u16 = 0x86dd;

@@ -10,7 +10,7 @@ use sockeye_proto::ndp::solicited_node;
 use sockeye_proto::ndp::wire::{self, Message};
 use sockeye_proto::tcp::wire as tcp;
 
-use crate::lab::{IPV6, Lab, ethertype, frame, mac};
+use crate::lab::{IPV6, Lab, ethertype, frame, in_a_fragment, mac};
 
 const ROUTER: &str = "fe80::99";
 const ALL_NODES: MacAddr = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
@@ -90,6 +90,17 @@ fn an_advertised_prefix_gives_an_address_and_a_default_route() {
     let syn = log.iter().map(|(_, frame)| frame).find(|frame| frame[20] == 6).expect("a SYN");
     assert_eq!(syn[..6], mac(0x98).0);
     assert_eq!(syn[22..38], "2001:db8::ff:fe00:1".parse::<Ipv6Addr>().unwrap().octets());
+}
+
+#[test]
+fn an_advertisement_in_a_fragment_is_refused() {
+    let mut lab = lab();
+    lab.pass(Duration::from_secs(2));
+    lab.inject(0, in_a_fragment(advert(1800, "2001:db8::", 7200, 3600)));
+    lab.pass(Duration::from_secs(3));
+    let counted = ["ip_reasm_oks", "ndp_refused", "ndp_fragmented", "router_adverts_in"];
+    assert_eq!(counted.map(|name| lab.count(0, name)), [1, 1, 1, 0]);
+    assert_eq!(lab.stacks[0].addresses().len(), 1, "only the link-local one");
 }
 
 /// The packets of the stack at port 0 for a SYN and a datagram of 1,400 bytes from two sockets: hop limits, lengths, MSS.

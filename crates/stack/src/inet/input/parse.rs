@@ -188,7 +188,18 @@ fn other(
     // A broadcast of the link that names one host is not answered (RFC 1122 section 3.2.2).
     let cast = if cast == Cast::Unicast { link.cast } else { cast };
     let (netif, link_src, checksum, gso_size) = (from.netif, link.src, frame.checksum, frame.gso_size);
-    Ok(Received { netif, link_src, header, fragment: None, cast, checksum, gso_size, head, payload })
+    Ok(Received {
+        netif,
+        link_src,
+        header,
+        fragment: None,
+        was_in_fragments: false,
+        cast,
+        checksum,
+        gso_size,
+        head,
+        payload,
+    })
 }
 
 /// Counts one of the reasons for which frames are malformed, and says so.

@@ -134,7 +134,7 @@ fn is_well_formed(cx: &mut Context<'_>, received: &Received, place: &Fragment) -
 
 /// A datagram that is in one piece now.
 fn whole(cx: &mut Context<'_>, mut received: Received) {
-    received.fragment = None;
+    (received.fragment, received.was_in_fragments) = (None, true);
     if received.header.addresses.src().is_ipv6() {
         let (first, len) = received.first::<CHAIN_MAX>();
         let behind = received.head.bytes().len();

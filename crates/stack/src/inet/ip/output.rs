@@ -335,6 +335,7 @@ fn loop_back(
         link_src: None,
         header,
         fragment: None,
+        was_in_fragments: false,
         cast: Cast::Unicast,
         checksum: Checksum::Device,
         gso_size: 0,

@@ -36,6 +36,8 @@ pub(crate) struct Received {
     pub header: ip::Header,
     /// Its place in a datagram, if it is not one.
     pub fragment: Option<Fragment>,
+    /// It was in fragments, or in one that is all of it.
+    pub was_in_fragments: bool,
     /// Of IP's destination, or of the link's where that says less than unicast.
     pub cast: Cast,
     /// Which side has looked at the checksum of the protocol inside.
@@ -58,6 +60,7 @@ impl Received {
             link_src: None,
             header,
             fragment: None,
+            was_in_fragments: false,
             cast: Cast::Unicast,
             checksum: Checksum::Device,
             gso_size: 0,

@@ -58,8 +58,10 @@ pub(crate) const GROUP_OFF_LINK: usize = 25;
 pub(crate) const GROUP_BAD_GROUP: usize = 26;
 /// Neighbors that were sent to and gave way to others.
 pub(crate) const EVICTED: usize = 27;
+/// Of the refused Neighbor Discovery messages: those that came in fragments.
+pub(crate) const NDP_FRAGMENTED: usize = 28;
 /// How many there are.
-pub(crate) const COUNT: usize = 28;
+pub(crate) const COUNT: usize = 29;
 
 /// Their names, and the kernel's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -91,4 +93,5 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("group_messages_off_link", ""),
     ("group_messages_bad_group", ""),
     ("neighbor_evicted", ""),
+    ("ndp_fragmented", ""),
 ];

@@ -1,5 +1,5 @@
 //! Received Neighbor Discovery (RFC 4861), and its meaning for our own addresses (RFC 4862). Messages have passed the
-//! checks of `sockeye_proto::ndp::wire`. Tests: `tests/link/`.
+//! checks of `sockeye_proto::ndp::wire`, and were not in fragments (RFC 6980). Tests: `tests/link/`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -23,6 +23,10 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
     let ip::Addresses::V6 { src, dst } = received.header.addresses else { return };
     let Some(link) = core.links.get(received.netif) else { return };
     core.links.count(count::NDP_IN);
+    if received.was_in_fragments {
+        core.links.count(count::NDP_REFUSED);
+        return core.links.count(count::NDP_FRAGMENTED);
+    }
     let (bytes, len) = received.first::<MESSAGE_MAX>();
     let whole = if received.payload.len() > MESSAGE_MAX { &[] } else { &bytes[..len] };
     let message = match wire::parse(src, dst, received.header.hop_limit, whole) {
