@@ -5,6 +5,13 @@
 //! (IP_MULTICAST_ALL, which is on, as on Linux). Interfaces go by numbers: 1 is the loopback, the others follow
 //! (`NetifId::interface_index`).
 //!
+//! # Joins and leaves at the same time
+//! A join is counted at the link and in the host's list before it stands in the socket's, and a leave takes it from the
+//! socket's list before it takes the counts back. So whatever stands in a socket's list is counted, and each count is taken
+//! back once: by the leave that has found it there, by the end of the socket, or by the join, if another one was quicker. A
+//! leave that comes in the middle of a join is before it, and finds nothing. No lock is held over both steps, because the
+//! link sends its reports in between, through foreign code.
+//!
 //! The host's list is under a lock that joins and leaves take; a delivery reads it in the table of its core
 //! (`table.rs`), which is changed under it. Rank: before the copies of the table. Tests: below,
 //! `tests/udp/multicast.rs`.
@@ -36,15 +43,26 @@ impl Memberships {
         takes_all || self.0.contains(&Membership { group, interface })
     }
 
+    /// Whether it may become a member.
+    ///
     /// # Errors
     /// EADDRINUSE if it is a member, ENOBUFS beyond the bound.
-    pub fn join(&mut self, membership: Membership) -> Result<(), Errno> {
-        if self.0.contains(&membership) {
+    pub fn may_join(&self, membership: &Membership) -> Result<(), Errno> {
+        if self.0.contains(membership) {
             return Err(Errno::ADDRINUSE);
         }
         if self.0.len() >= MEMBERSHIPS_MAX {
             return Err(Errno::NOBUFS);
         }
+        Ok(())
+    }
+
+    /// Joins a group in which the host's list counts the socket already.
+    ///
+    /// # Errors
+    /// As of [`may_join`](Self::may_join).
+    pub fn join(&mut self, membership: Membership) -> Result<(), Errno> {
+        self.may_join(&membership)?;
         self.0.push(membership);
         Ok(())
     }
@@ -94,7 +112,51 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::net::Ipv4Addr;
+    use std::sync::{Arc, Weak};
+    use std::task::{self, Wake, Waker};
+
     use super::*;
+    use crate::config::Config;
+    use crate::inet;
+    use crate::inet::netif::{ChannelConfig, MacAddr, Medium, Prefix, channel};
+    use crate::rt::handle::Stack;
+    use crate::udp::UdpSocket;
+
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+    const HERE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    /// Leaves the group when a frame leaves.
+    struct Leave(Weak<UdpSocket>, Mutex<Option<io::Error>>);
+
+    impl Wake for Leave {
+        fn wake(self: Arc<Self>) {
+            if let Some(socket) = self.0.upgrade() {
+                *self.1.lock() = socket.leave_multicast_v4(&GROUP, &HERE).err();
+            }
+        }
+    }
+
+    #[test]
+    fn a_leave_while_the_group_is_being_joined_finds_no_membership_and_leaves_none_behind() {
+        let stack = Stack::new(Config { workers: 0, ..Config::default() }).unwrap();
+        let medium = Medium::Ethernet(MacAddr([2, 0, 0, 0, 0, 1]));
+        let (netif, ports) = channel(&ChannelConfig { medium, ..ChannelConfig::default() }).unwrap();
+        let id = stack.attach(netif, &[Prefix::new(HERE.into(), 24).unwrap()]).unwrap();
+        let socket = Arc::new(UdpSocket::bind_on(&stack, "0.0.0.0:0").unwrap());
+        let leave = Arc::new(Leave(Arc::downgrade(&socket), Mutex::new(None)));
+        let waker = Waker::from(Arc::clone(&leave));
+        // The report of the group is the first frame.
+        assert!(ports[0].poll_recv(&mut task::Context::from_waker(&waker)).is_pending());
+        socket.join_multicast_v4(&GROUP, &HERE).unwrap();
+        assert_eq!(leave.1.lock().take().unwrap().kind(), io::ErrorKind::AddrNotAvailable);
+        let core = stack.core::<inet::Core>().unwrap();
+        let is_member = || crate::udp::shared(core).is_member(core.cpu(), id, GROUP.into());
+        assert!(is_member());
+        drop(Arc::into_inner(socket).unwrap());
+        assert!(!is_member());
+    }
 
     fn of(group: &str, interface: u32) -> Membership {
         Membership { group: group.parse().unwrap(), interface }

@@ -342,10 +342,13 @@ impl UdpSocket {
     fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
         let membership = Membership { group, interface };
         let (core, handle) = self.handle.enter::<Core>()?;
-        handle.pcb.receive.so.lock().groups.join(membership)?;
-        let joined = panics::call_or_errno(core, "join", || super::shared(core).join(core, membership));
+        handle.pcb.receive.so.lock().groups.may_join(&membership)?;
+        panics::call_or_errno(core, "join", || super::shared(core).join(core, membership))?;
+        // The order is `groups.rs`'s.
+        let joined = handle.pcb.receive.so.lock().groups.join(membership);
         if joined.is_err() {
-            handle.pcb.receive.so.lock().groups.leave(group, Some(interface))?;
+            // Another thread was quicker.
+            panics::call_or_errno(core, "leave", || super::shared(core).leave(core, membership))?;
         }
         Ok(joined?)
     }
