@@ -233,7 +233,8 @@ impl Stack {
     /// # Errors
     /// `InvalidInput` for an address that the stack already has or that is not a host's, or an interface out of bounds;
     /// `QuotaExceeded` beyond 16 interfaces, 64 addresses or 128 routes; `Other` if one of the interface's methods has
-    /// panicked; the system's error if a thread cannot be started. The interface then has no address, and is not used.
+    /// panicked. The interface is dropped then. The system's error if a thread cannot be started: the interface then has no
+    /// address and is not used, and is dropped with the stack.
     pub fn attach(&self, netif: impl Netif, addrs: &[Prefix]) -> io::Result<NetifId> {
         self.attach_with(netif, addrs, &LinkOptions::default())
     }
@@ -252,23 +253,34 @@ impl Stack {
         let core: &Core = self.core::<Core>()?;
         let shared = core.share_core().ok_or_else(fork::lost)?;
         let netif = Device::ask(core, netif, &panics::waking(&shared))?;
-        let medium = netif.medium();
-        let id = core.netifs.add(netif)?;
-        core.netifs.set_rp_filter(id, options.rp_filter)?;
-        link::attach(core, id, medium, options);
-        let queues = core.netifs.netif(id).map_or(0, |netif| netif.queue_count());
-        core.input.add(id, queues);
-        for queue in (0..queues).filter(|_| core.config.workers > 0) {
-            let name = format!("sockeye-in{}.{queue}", id.index());
-            let core = Arc::clone(&shared);
-            let life = move || core.input.run::<tcp::Core>(&core, id, queue);
-            self.spawn(name, Some(id.index() as u16), life)?;
-        }
-        core.netifs.assign(id, addrs)?;
+        let (medium, queues) = (netif.medium(), netif.queue_count());
+        let prepare = |id| {
+            link::attach(core, id, medium, options);
+            core.input.add(id, queues);
+        };
+        let added = core.netifs.add(netif, addrs, options.rp_filter, prepare);
+        let id = added.map_err(|(error, netif)| {
+            panics::release(core, PanicSource::Netif, "drop of a Netif", netif);
+            error
+        })?;
+        self.start_input(&shared, id, queues).inspect_err(|_| {
+            core.netifs.withdraw(id);
+        })?;
         link::begin(core, id, addrs, options);
         // It has frames already, perhaps, and a driver that waits does not know it yet.
         core.workers.ask_driver(core);
         Ok(id)
+    }
+
+    /// Starts the input threads of an interface, if the stack has threads.
+    fn start_input(&self, shared: &Arc<Core>, id: NetifId, queues: usize) -> io::Result<()> {
+        for queue in (0..queues).filter(|_| shared.config.workers > 0) {
+            let name = format!("sockeye-in{}.{queue}", id.index());
+            let core = Arc::clone(shared);
+            let life = move || core.input.run::<tcp::Core>(&core, id, queue);
+            self.spawn(name, Some(id.index() as u16), life)?;
+        }
+        Ok(())
     }
 
     /// Accepts packets to any host's address on `netif`, not only to the stack's own: a proxy or gateway behind a TUN

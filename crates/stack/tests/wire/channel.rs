@@ -239,3 +239,18 @@ fn a_program_without_tcp_can_read_the_frames_that_a_stack_sends() {
         done.store(true, Ordering::Release);
     });
 }
+
+#[test]
+fn an_interface_whose_addresses_are_refused_is_dropped_and_takes_no_place() {
+    let stack = crate::common::stack_with(|_| ());
+    let addr = ADDRS[0].parse().unwrap();
+    for _ in 0..17 {
+        let (netif, ports) = channel(&ChannelConfig::default()).unwrap();
+        let refused = stack.attach(netif, &[addr, addr]).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(matches!(ports[0].try_send(&b"a frame"[..]), Err(SendError::Detached)));
+    }
+    assert!(stack.addresses().is_empty());
+    let (netif, _ports) = channel(&ChannelConfig::default()).unwrap();
+    stack.attach(netif, &[addr]).unwrap();
+}

@@ -6,6 +6,8 @@
 //! `tests/ip/routes.rs`.
 
 use super::NetifId;
+use super::table::Netifs;
+use super::tables::Tables;
 use crate::inet::input::Transport;
 
 /// Looks whether an interface is gone, and detaches it if that is new. True if it is gone.
@@ -15,4 +17,20 @@ pub(crate) fn is_gone<T: Transport>(core: &T, id: NetifId) -> bool {
         core.interface_gone(id);
     }
     gone
+}
+
+impl Netifs {
+    /// Forgets the addresses and routes of an interface that is gone. False if it had none.
+    pub fn withdraw(&self, netif: NetifId) -> bool {
+        let has = |tables: &Tables| {
+            tables.addresses().iter().any(|own| own.netif == netif)
+                || tables.routes().any(|route| route.netif() == Some(netif))
+        };
+        let known = has(&self.tables());
+        let withdraw = |tables: &mut Tables| {
+            tables.withdraw(netif);
+            Ok(())
+        };
+        known && self.change(withdraw).is_ok()
+    }
 }

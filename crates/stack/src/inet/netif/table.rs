@@ -23,7 +23,7 @@ use sockeye_sync::facade::{AtomicU32, AtomicU64, OnceLock, Ordering, Read, Snaps
 
 use super::device::Device;
 use super::tables::{NoWay, Tables, full, invalid};
-use super::{Address, AddressState, Prefix, Route};
+use super::{AddressState, Prefix, Route, RpFilter};
 use crate::rt::panics;
 
 /// Interfaces that a stack may have, loopback not counted.
@@ -198,8 +198,35 @@ impl Netifs {
         }
     }
 
-    /// Adds an interface, without addresses so far.
-    pub fn add(&self, netif: Device) -> io::Result<NetifId> {
+    /// Adds an interface, its addresses, the routes to their networks and the check of sources. `prepare` is called before anything can be sent by it.
+    ///
+    /// # Errors
+    /// Why not, and the interface, to be dropped without a lock. Nothing has changed then.
+    pub fn add(
+        &self,
+        netif: Device,
+        prefixes: &[Prefix],
+        rp_filter: RpFilter,
+        prepare: impl FnOnce(NetifId),
+    ) -> Result<NetifId, (io::Error, Device)> {
+        let _changing = self.changing.lock();
+        let (id, tables) = match self.with_another(&netif, prefixes, rp_filter) {
+            Ok(found) => found,
+            Err(error) => return Err((error, netif)),
+        };
+        prepare(id);
+        self.netifs.put(id.index(), netif);
+        self.publish(tables);
+        Ok(id)
+    }
+
+    /// Under `changing`: the place of another interface, and the tables with its addresses.
+    fn with_another(
+        &self,
+        netif: &Device,
+        prefixes: &[Prefix],
+        rp_filter: RpFilter,
+    ) -> io::Result<(NetifId, Tables)> {
         let (mtu, queues) = (netif.mtu(), netif.queue_count());
         if !(MTU_MIN..=MTU_MAX).contains(&mtu) || !(1..=QUEUES_MAX).contains(&queues) {
             return Err(invalid(format!(
@@ -207,9 +234,14 @@ impl Netifs {
                  {QUEUES_MAX} queues are possible"
             )));
         }
-        let _changing = self.changing.lock();
-        let index = self.netifs.push(netif).ok_or_else(|| full("interfaces", NETIFS_MAX))?;
-        Ok(NetifId(u16::try_from(index).unwrap_or(u16::MAX)))
+        let place = self.netifs.iter().count();
+        let id = NetifId::from_index(place).filter(|_| place < NETIFS_MAX);
+        let id = id.ok_or_else(|| full("interfaces", NETIFS_MAX))?;
+        let tables = self.tables.read().changed(|tables| {
+            tables.set_rp_filter(id, rp_filter);
+            tables.assign(id, prefixes)
+        })?;
+        Ok((id, tables))
     }
 
     /// Addresses and routes as they are now. For one or a few lookups, not to be kept.
@@ -222,33 +254,22 @@ impl Netifs {
     pub(super) fn change(&self, change: impl FnOnce(&mut Tables) -> io::Result<()>) -> io::Result<()> {
         let _changing = self.changing.lock();
         let new = self.tables.read().changed(change)?;
+        self.publish(new);
+        Ok(())
+    }
+
+    /// Under `changing`: has readers see new tables.
+    fn publish(&self, new: Tables) {
         let generation = new.generation();
         self.tables.replace(new);
         // Release, with the acquire of `ViaCell::now`.
         self.generation.store(generation, Ordering::Release);
-        Ok(())
     }
 
-    /// Gives an interface its addresses, and routes to their networks. All or nothing.
+    /// Gives an interface addresses, and routes to their networks. All or nothing.
     pub fn assign(&self, netif: NetifId, prefixes: &[Prefix]) -> io::Result<()> {
-        self.assign_as(netif, prefixes, AddressState::Preferred)
-    }
-
-    /// [`assign`](Self::assign) with a state other than preferred.
-    pub fn assign_as(&self, netif: NetifId, prefixes: &[Prefix], state: AddressState) -> io::Result<()> {
         self.known(netif)?;
-        self.change(|tables| {
-            for prefix in prefixes {
-                tables.add_address(Address { prefix: *prefix, netif, state })?;
-                let connected = Route::on_link(prefix.network(), netif);
-                // Two addresses of one network share its route.
-                match tables.add_route(connected) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                    Ok(()) | Err(_) => {}
-                }
-            }
-            Ok(())
-        })
+        self.change(|tables| tables.assign(netif, prefixes))
     }
 
     /// Takes an address away.
@@ -281,20 +302,6 @@ impl Netifs {
     /// Takes a route away.
     pub fn remove_route(&self, route: &Route) -> io::Result<()> {
         self.change(|tables| tables.remove_route(route))
-    }
-
-    /// Forgets the addresses and routes of an interface that is gone. False if it had none.
-    pub fn withdraw(&self, netif: NetifId) -> bool {
-        let has = |tables: &Tables| {
-            tables.addresses().iter().any(|own| own.netif == netif)
-                || tables.routes().any(|route| route.netif() == Some(netif))
-        };
-        let known = has(&self.tables());
-        let withdraw = |tables: &mut Tables| {
-            tables.withdraw(netif);
-            Ok(())
-        };
-        known && self.change(withdraw).is_ok()
     }
 
     /// Whether `addr` means all hosts on the network of one of our addresses.
@@ -397,16 +404,15 @@ impl<T> Slots<T> {
         self.0.iter().map_while(OnceLock::get)
     }
 
-    /// Under `changing`: its index, or `None` if there is no room.
-    fn push(&self, value: T) -> Option<usize> {
-        let index = self.iter().count();
-        self.0.get(index)?.set(value).ok().map(|()| index)
+    /// Under `changing`: fills the first free place.
+    fn put(&self, index: usize, value: T) {
+        let is_free = self.0.get(index).is_some_and(|place| place.set(value).is_ok());
+        assert!(is_free, "a place that was found free");
     }
 }
 
 #[cfg(test)]
 mod tests {
-
     use super::super::tables::ROUTES_MAX;
     use super::super::{WireConfig, wire};
     use super::*;
@@ -422,9 +428,13 @@ mod tests {
     fn with_two() -> (Netifs, NetifId, NetifId) {
         let netifs = Netifs::new();
         let (a, b) = wire(&WireConfig::default()).unwrap();
-        let (a, b) = (netifs.add(Device::of(a)).unwrap(), netifs.add(Device::of(b)).unwrap());
-        netifs.assign(a, &prefixes(&["10.0.0.1/24", "fd00::1/64"])).unwrap();
-        netifs.assign(b, &prefixes(&["10.0.1.1/24"])).unwrap();
+        let add = |netif, addrs: &[&str]| {
+            netifs
+                .add(Device::of(netif), &prefixes(addrs), RpFilter::Off, |_| ())
+                .map_err(|(error, _)| error)
+                .unwrap()
+        };
+        let (a, b) = (add(a, &["10.0.0.1/24", "fd00::1/64"]), add(b, &["10.0.1.1/24"]));
         (netifs, a, b)
     }
 

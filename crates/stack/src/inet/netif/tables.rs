@@ -26,7 +26,7 @@ use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 
 use super::scope;
 use super::table::{NetifId, Via};
-use super::{Address, AddressState, Route, RouteKind, RpFilter};
+use super::{Address, AddressState, Prefix, Route, RouteKind, RpFilter};
 use crate::inet::ip::Cast;
 
 /// Addresses of all interfaces together.
@@ -278,7 +278,20 @@ impl Tables {
         Ok(new)
     }
 
-    pub(super) fn add_address(&mut self, address: Address) -> io::Result<()> {
+    /// Gives an interface addresses, and routes to their networks.
+    pub(super) fn assign(&mut self, netif: NetifId, prefixes: &[Prefix]) -> io::Result<()> {
+        for prefix in prefixes {
+            self.add_address(Address { prefix: *prefix, netif, state: AddressState::Preferred })?;
+            // Two addresses of one network share its route.
+            match self.add_route(Route::on_link(prefix.network(), netif)) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add_address(&mut self, address: Address) -> io::Result<()> {
         let addr = address.prefix.addr();
         if !martian::is_host(addr) || self.addresses.iter().any(|own| own.prefix.addr() == addr) {
             return Err(invalid(format!("{addr} cannot be an interface's address, or is one already")));
