@@ -1,6 +1,7 @@
 //! Addresses of our own: probed, announced, defended, given up.
 
-use std::net::Ipv6Addr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use sockeye::netif::{Addressing, LinkOptions, MacAddr};
@@ -167,4 +168,94 @@ fn joined_groups_are_reported_to_the_routers_of_the_link() {
     let group: Ipv6Addr = "ff02::1:ff00:1".parse().unwrap();
     assert!(reports.iter().any(|frame| frame.windows(16).any(|part| part == group.octets())));
     assert!(reports.iter().all(|frame| frame[..6] == [0x33, 0x33, 0, 0, 0, 0x16]));
+}
+
+/// Whether the host at port 0 answers another that asks for its link-layer address.
+fn is_answered(lab: &mut Lab, addr: &str) -> bool {
+    let asked = match addr.parse().unwrap() {
+        IpAddr::V4(v4) => {
+            frame(ALL, mac(7), ARP, &arp::Packet::request(mac(7).0, "10.0.0.7".parse().unwrap(), v4).emit())
+        }
+        IpAddr::V6(target) => {
+            let group = sockeye_proto::ndp::solicited_node(target);
+            let ask = Message::NeighborSolicit { target, lladdr: Some(mac(7).0), nonce: None };
+            let packet = wire::emit("fd00::7".parse().unwrap(), group, &ask).unwrap();
+            let [.., a, b, c, d] = group.octets();
+            frame(MacAddr([0x33, 0x33, a, b, c, d]), mac(7), IPV6, &packet)
+        }
+    };
+    let before = lab.count(0, "neighbor_adverts_out");
+    lab.inject(0, asked);
+    lab.turn();
+    lab.count(0, "neighbor_adverts_out") > before
+}
+
+/// Whether the host at port 0 has reported the group of those who ask for `target`.
+fn reports_group_of(lab: &mut Lab, target: &str) -> bool {
+    let group = sockeye_proto::ndp::solicited_node(target.parse().unwrap()).octets();
+    let log = lab.take_log();
+    let reports = log.iter().map(|(_, frame)| frame).filter(|frame| frame[20] == 0 && frame[62] == 143);
+    reports.clone().any(|frame| frame.windows(16).any(|part| part == group))
+}
+
+#[test]
+fn an_address_that_is_added_is_probed_and_answered_as_one_of_attach() {
+    let mut lab = Lab::new(&[&["10.0.0.1/24", "fd00::1/64"]]);
+    lab.pass(Duration::from_secs(15));
+    assert!(!is_answered(&mut lab, "10.0.0.9") && !is_answered(&mut lab, "fd00::9"));
+    lab.take_log();
+    let (id, v4) = (lab.ids[0], "10.0.0.9".parse().unwrap());
+    lab.stacks[0].add_address(id, "10.0.0.9/24".parse().unwrap()).unwrap();
+    lab.pass(Duration::from_secs(15));
+    let (probe, announcement) = (arp::Packet::probe(mac(0).0, v4), arp::Packet::announcement(mac(0).0, v4));
+    assert_eq!(arps(&mut lab), [probe, probe, probe, announcement, announcement]);
+    for twice in ["fd00::9/64", "10.0.0.9/24"] {
+        lab.stacks[0].add_address(id, "fd00::9/64".parse().unwrap()).err();
+        let again = lab.stacks[0].add_address(id, twice.parse().unwrap()).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::InvalidInput);
+    }
+    lab.pass(Duration::from_millis(1500));
+    assert_eq!(probes(&mut lab), ["fd00::9".parse::<Ipv6Addr>().unwrap()]);
+    assert!(is_answered(&mut lab, "10.0.0.9") && is_answered(&mut lab, "fd00::9"));
+    lab.pass(Duration::from_secs(15));
+    lab.take_log();
+    lab.stacks[0].add_address(id, "fd00::8/64".parse().unwrap()).unwrap();
+    lab.pass(Duration::from_secs(15));
+    assert!(reports_group_of(&mut lab, "fd00::8"));
+}
+
+#[test]
+fn an_address_that_is_removed_is_neither_answered_nor_defended() {
+    let mut lab = Lab::new(&[&["10.0.0.1/24", "10.0.0.2/24", "fd00::1/64", "fd00::2/64"]]);
+    lab.pass(Duration::from_secs(15));
+    for (gone, stays) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+        assert!(is_answered(&mut lab, gone) && is_answered(&mut lab, stays));
+        lab.stacks[0].remove_address(gone.parse().unwrap()).unwrap();
+        assert!(!is_answered(&mut lab, gone) && is_answered(&mut lab, stays));
+        let again = lab.stacks[0].remove_address(gone.parse().unwrap()).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::NotFound);
+    }
+    lab.pass(Duration::from_secs(15));
+    assert!(reports_group_of(&mut lab, "fd00::1"), "the host has left it");
+    let claim = arp::Packet::announcement(mac(9).0, "10.0.0.1".parse().unwrap());
+    lab.inject(0, frame(ALL, mac(9), ARP, &claim.emit()));
+    lab.pass(Duration::from_secs(3));
+    assert_eq!((arps(&mut lab), lab.count(0, "address_conflicts")), (vec![], 0));
+}
+
+#[test]
+fn an_address_that_was_anothers_can_be_added_again_and_is_probed_again() {
+    let mut lab = Lab::new(&[&["10.0.0.1/24"]]);
+    let v4 = "10.0.0.1".parse().unwrap();
+    lab.pass(Duration::from_millis(1500));
+    let claim = arp::Packet::announcement(mac(9).0, v4);
+    lab.inject(0, frame(ALL, mac(9), ARP, &claim.emit()));
+    lab.pass(Duration::from_secs(15));
+    assert!(lab.stacks[0].addresses().iter().all(|own| own.prefix.addr() != IpAddr::V4(v4)));
+    lab.take_log();
+    lab.stacks[0].add_address(lab.ids[0], "10.0.0.1/24".parse().unwrap()).unwrap();
+    lab.pass(Duration::from_secs(15));
+    let (probe, announcement) = (arp::Packet::probe(mac(0).0, v4), arp::Packet::announcement(mac(0).0, v4));
+    assert_eq!(arps(&mut lab), [probe, probe, probe, announcement, announcement]);
+    assert!(is_answered(&mut lab, "10.0.0.1"));
 }

@@ -4,6 +4,7 @@
 //! RFC 4429 forbids are not sent): a stack is up when `attach` returns. If another host has it, it is taken away again.
 //! Tests: `tests/link/`.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sockeye_proto::arp;
@@ -33,8 +34,11 @@ pub(super) fn begin(work: &mut Work<'_, '_>, addrs: &[Prefix], options: &LinkOpt
     work.link.slots.set_reachable(work.state.cache.times.reachable);
     groups::join_under(work, ALL_HOSTS.into());
     groups::join_under(work, ALL_NODES.into());
-    for prefix in addrs {
-        add(work, prefix.addr(), Origin::Given, options.detect_duplicates);
+    for addr in addrs.iter().map(Prefix::addr) {
+        // Unless another call has taken it away already, or given it again.
+        if work.cx.core.netifs.netif_with(addr) == Some(work.link.id) && work.state.own_mut(addr).is_none() {
+            add(work, addr, Origin::Given, work.link.detects_duplicates);
+        }
     }
     if options.link_local {
         make_link_local(work, 0);
@@ -43,6 +47,23 @@ pub(super) fn begin(work: &mut Work<'_, '_>, addrs: &[Prefix], options: &LinkOpt
         let (identifiers, mac, random) = (work.state.identifiers, work.link.mac, work.state.random());
         work.state.host = Some(Host::new(identifiers, mac, now, random));
     }
+}
+
+/// The application gives the interface another address.
+pub(super) fn give(work: &mut Work<'_, '_>, prefix: Prefix) -> io::Result<()> {
+    let addr = prefix.addr();
+    work.cx.core.netifs.assign(work.link.id, &[prefix])?;
+    // It may be known as one that was another host's.
+    work.state.own.retain(|own| own.addr != addr);
+    add(work, addr, Origin::Given, work.link.detects_duplicates);
+    Ok(())
+}
+
+/// The application takes an address away.
+pub(super) fn take_away(work: &mut Work<'_, '_>, addr: IpAddr) -> io::Result<()> {
+    work.cx.core.netifs.remove_address(work.link.id, addr)?;
+    forget(work, addr);
+    Ok(())
 }
 
 /// Looks after an address that is in the tables already.
@@ -71,9 +92,15 @@ fn make(work: &mut Work<'_, '_>, addr: Ipv6Addr, len: u8, origin: Origin) {
 
 /// Takes an address of ours away.
 fn remove(work: &mut Work<'_, '_>, addr: IpAddr) -> Option<Own> {
+    let own = forget(work, addr)?;
+    routes::remove_address(work.cx.core, work.link.id, addr);
+    Some(own)
+}
+
+/// Looks after an address no longer.
+fn forget(work: &mut Work<'_, '_>, addr: IpAddr) -> Option<Own> {
     let place = work.state.own.iter().position(|own| own.addr == addr)?;
     let own = work.state.own.swap_remove(place);
-    routes::remove_address(work.cx.core, addr);
     if let IpAddr::V6(v6) = addr {
         groups::leave_under(work, solicited_node(v6).into());
     }

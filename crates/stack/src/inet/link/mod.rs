@@ -51,7 +51,7 @@ use crate::inet::netif::table::{NETIFS_MAX, NetifId, Via};
 pub use api::{Addressing, LinkOptions, Neighbor, NeighborState};
 pub(crate) use groups::input as group_input;
 pub(crate) use groups::{join, leave};
-pub(crate) use state::{Link, attach, begin};
+pub(crate) use state::{Link, add_address, attach, begin, remove_address};
 pub(crate) use timer::{on_timer, timer_of};
 
 /// The links of a stack.

@@ -33,8 +33,8 @@ pub(super) fn add_address(core: &Core, id: NetifId, addr: IpAddr, len: u8) -> bo
     Prefix::new(addr, len).is_ok_and(|prefix| core.netifs.assign(id, &[prefix]).is_ok())
 }
 
-pub(super) fn remove_address(core: &Core, addr: IpAddr) {
-    let _ = core.netifs.remove_address(addr);
+pub(super) fn remove_address(core: &Core, id: NetifId, addr: IpAddr) {
+    let _ = core.netifs.remove_address(id, addr);
 }
 
 pub(super) fn set_preferred(core: &Core, addr: IpAddr, preferred: bool) {

@@ -3,6 +3,7 @@
 //! [`Work`] is a stay under the link's mutex: packets are sent from it, and its end asks for the next timer.
 //! Lock rank and timers: the head of `mod.rs`. Tests: `tests/link/`.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use siphasher::sip::SipHasher24;
@@ -20,10 +21,12 @@ use super::api::LinkOptions;
 use super::slots::Slots;
 use super::{addresses, count, groups};
 use crate::base::addr::HashKey;
+use crate::base::errno;
 use crate::inet::Core;
 use crate::inet::context::Context;
 use crate::inet::netif::departures::{self, Queued};
 use crate::inet::netif::table::NetifId;
+use crate::inet::netif::tables::absent;
 use crate::inet::netif::{Checksum, HEAD_MAX, LINK_HEADER_LEN, Medium, Prefix, TxFrame};
 use crate::rt::panics::{self, Caught, PanicSource};
 
@@ -34,6 +37,8 @@ pub(crate) struct Link {
     pub(super) mac: LinkAddr,
     /// It says that it is a router.
     pub(super) is_router: bool,
+    /// It probes the addresses that it is given.
+    pub(super) detects_duplicates: bool,
     /// Neighbors, as senders find them.
     pub(super) slots: Slots,
     /// (a) Groups that are joined, by hash: a clear bit says that none of its groups is.
@@ -70,10 +75,34 @@ pub(super) struct Own {
     pub origin: Origin,
 }
 
+/// Gives an interface another address, and looks after it as after those of [`begin`]. Tables and link change together, so that
+/// of two calls about one address both see what the other has done.
+pub(crate) fn add_address(core: &Core, id: NetifId, prefix: Prefix) -> io::Result<()> {
+    let Some(link) = core.links.get(id) else { return core.netifs.assign(id, &[prefix]) };
+    on_link(core, link, |work| addresses::give(work, prefix))
+}
+
+/// Takes an address away from its interface.
+pub(crate) fn remove_address(core: &Core, addr: IpAddr) -> io::Result<()> {
+    let id = core.netifs.netif_with(addr).ok_or_else(|| absent("address"))?;
+    match core.links.get(id) {
+        Some(link) => on_link(core, link, |work| addresses::take_away(work, addr)),
+        None => core.netifs.remove_address(id, addr),
+    }
+}
+
+fn on_link(
+    core: &Core,
+    link: &Link,
+    change: impl FnOnce(&mut Work<'_, '_>) -> io::Result<()>,
+) -> io::Result<()> {
+    Context::run(core, |cx| link.work(cx, None, change)).unwrap_or_else(|| Err(errno::IO.into()))
+}
+
 /// Where an address of ours is from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
-    /// From the caller of `attach`.
+    /// From the application, by `attach` or `add_address`.
     Given,
     /// Our link-local one; the number of those that were taken before it.
     LinkLocal { attempt: u8 },
@@ -141,6 +170,7 @@ pub(crate) fn attach(core: &Core, id: NetifId, medium: Medium, options: &LinkOpt
             id,
             mac: mac.0,
             is_router: options.router,
+            detects_duplicates: options.detect_duplicates,
             slots: Slots::new(HashKey(hash(salt + 1), hash(salt))),
             filter: Default::default(),
             advertised_mtu: AtomicU32::new(0),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::{Address, AddressState, NetifId, Prefix, Route};
 use crate::base::clock::Clock;
 use crate::inet::Core;
+use crate::inet::link;
 use crate::rt::handle::Stack;
 
 impl Stack {
@@ -46,21 +47,23 @@ impl Stack {
             .map_or_else(|_lost| Vec::new(), |core| core.netifs.tables().routes().copied().collect())
     }
 
-    /// Gives an interface another address, and a route to its network if there is none yet.
+    /// Gives an interface another address, and a route to its network if there is none yet. On Ethernet the address is probed,
+    /// announced and answered for as those of [`attach_with`](Self::attach_with).
     ///
     /// # Errors
-    /// As [`attach`](Self::attach).
+    /// `InvalidInput` for an address that the stack already has or that is not a host's, or if the interface is another stack's;
+    /// `QuotaExceeded` beyond 64 addresses or 128 routes.
     pub fn add_address(&self, netif: NetifId, prefix: Prefix) -> io::Result<()> {
-        self.core::<Core>()?.netifs.assign(netif, &[prefix])
+        link::add_address(self.core::<Core>()?, netif, prefix)
     }
 
     /// Takes an address away, with the route to its network if it was the last one there. Sockets that are bound to
-    /// it stay as they are, and receive nothing any more.
+    /// it stay as they are, and receive nothing any more. On Ethernet, the stack no longer answers other hosts for it.
     ///
     /// # Errors
     /// `NotFound` if it is no address of an interface.
     pub fn remove_address(&self, addr: IpAddr) -> io::Result<()> {
-        self.core::<Core>()?.netifs.remove_address(addr)
+        link::remove_address(self.core::<Core>()?, addr)
     }
 
     /// Changes the permitted use of an address.

@@ -272,9 +272,9 @@ impl Netifs {
         self.change(|tables| tables.assign(netif, prefixes))
     }
 
-    /// Takes an address away.
-    pub fn remove_address(&self, addr: IpAddr) -> io::Result<()> {
-        self.change(|tables| tables.remove_address(addr))
+    /// Takes an address away from an interface.
+    pub fn remove_address(&self, netif: NetifId, addr: IpAddr) -> io::Result<()> {
+        self.change(|tables| tables.remove_address(netif, addr))
     }
 
     /// Changes the permitted use of an address.

@@ -304,8 +304,8 @@ impl Tables {
     }
 
     /// Takes an address away, and the route to its network if it was the last one there.
-    pub(super) fn remove_address(&mut self, addr: IpAddr) -> io::Result<()> {
-        let at = self.addresses.iter().position(|own| own.prefix.addr() == addr);
+    pub(super) fn remove_address(&mut self, netif: NetifId, addr: IpAddr) -> io::Result<()> {
+        let at = self.addresses.iter().position(|own| own.netif == netif && own.prefix.addr() == addr);
         let at = at.ok_or_else(|| absent("address"))?;
         let gone = self.addresses.remove(at);
         let network = gone.prefix.network();
@@ -386,6 +386,6 @@ pub(super) fn full(what: &str, most: usize) -> io::Error {
     io::Error::new(io::ErrorKind::QuotaExceeded, format!("a stack has {most} {what} at most"))
 }
 
-fn absent(what: &str) -> io::Error {
+pub(crate) fn absent(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("the stack has no such {what}"))
 }
