@@ -49,7 +49,7 @@ pub struct DeviceArgs {
     pub addr: Vec<Prefix>,
 
     /// Address of the kernel's side, or `none` to configure nothing there; repeatable
-    /// [default: the first other address of each network]
+    /// [default: the first other address of each network; of IPv4, of the first network only]
     #[arg(long, value_name = "ADDR/LEN", value_parser = peer)]
     pub peer_addr: Vec<Peer>,
 
@@ -116,6 +116,8 @@ pub struct Plan {
     pub addrs: Vec<Prefix>,
     /// The kernel's addresses.
     pub kernel: Vec<Prefix>,
+    /// Addresses that the kernel would have too, if its device could have more than one of IPv4.
+    pub left_out: Vec<Prefix>,
     pub rp_filter: RpFilter,
     pub capture: Option<CaptureConfig>,
 }
@@ -145,12 +147,12 @@ impl DeviceArgs {
             snaplen: self.snaplen.unwrap_or(CaptureConfig::to(path).snaplen),
             ..CaptureConfig::to(path)
         });
-        let (kernel, rp_filter) = (self.kernel()?, self.rp_filter);
-        Ok(Plan { device, stack, addrs: self.addr.clone(), kernel, rp_filter, capture })
+        let ((kernel, left_out), rp_filter) = (self.kernel()?, self.rp_filter);
+        Ok(Plan { device, stack, addrs: self.addr.clone(), kernel, left_out, rp_filter, capture })
     }
 
-    /// The kernel's addresses, as they were given or as they suggest themselves.
-    fn kernel(&self) -> Result<Vec<Prefix>, String> {
+    /// The kernel's addresses, as they were given or as they suggest themselves, and those that its device has no room for.
+    fn kernel(&self) -> Result<(Vec<Prefix>, Vec<Prefix>), String> {
         let given = self.peer_addr.iter().filter_map(|peer| match peer {
             Peer::None => None,
             Peer::Addr(addr) => Some(*addr),
@@ -167,26 +169,28 @@ impl DeviceArgs {
             return Err("more than one IPv4 --peer-addr: add the others by `ip addr add`".to_owned());
         }
         if !self.peer_addr.is_empty() {
-            return Ok(given);
+            return Ok((given, Vec::new()));
         }
-        let mut peers: Vec<Prefix> = Vec::new();
+        let (mut peers, mut left_out): (Vec<Prefix>, Vec<Prefix>) = (Vec::new(), Vec::new());
         for own in &self.addr {
-            let has_one = |peer: &Prefix| {
-                peer.network() == own.network() || (peer.addr().is_ipv4() && own.addr().is_ipv4())
-            };
-            if !peers.iter().any(has_one) {
-                peers.extend(other_host(*own, &self.addr));
+            if peers.iter().chain(&left_out).any(|peer| peer.network() == own.network()) {
+                continue;
             }
+            let is_second = own.addr().is_ipv4() && peers.iter().any(|peer| peer.addr().is_ipv4());
+            let list = if is_second { &mut left_out } else { &mut peers };
+            list.extend(other_host(*own, &self.addr));
         }
-        Ok(peers)
+        Ok((peers, left_out))
     }
 }
 
 /// The first address of the network of `own` that is none of `taken`. `None` if the network has no other.
 fn other_host(own: Prefix, taken: &[Prefix]) -> Option<Prefix> {
     let base = own.network().addr();
+    // A network of two has no address of its own (RFC 3021, RFC 6164).
+    let is_pair = own.len() == if base.is_ipv4() { 31 } else { 127 };
     // One more than there are addresses to keep clear of.
-    let candidates = (1..=taken.len() as u32 + 1).filter_map(|step| {
+    let candidates = (u32::from(!is_pair)..=taken.len() as u32 + 1).filter_map(|step| {
         Some(match base {
             IpAddr::V4(base) => IpAddr::V4(base.to_bits().checked_add(step)?.into()),
             IpAddr::V6(base) => IpAddr::V6(base.to_bits().checked_add(u128::from(step))?.into()),
@@ -250,6 +254,29 @@ mod tests {
         assert_eq!(kernel("--addr 10.9.0.2/24 --peer-addr 10.9.0.9/16"), ["10.9.0.9/16"]);
         assert!(kernel("--addr 10.9.0.2/24 --peer-addr none").is_empty());
         assert!(kernel("--addr 10.9.0.2/32").is_empty(), "no other host is in that network");
+        assert!(kernel("--addr fd09::1/128").is_empty());
+    }
+
+    #[test]
+    fn a_network_of_two_has_no_address_that_is_not_a_hosts() {
+        for (own, other) in [
+            ("10.9.0.1/31", "10.9.0.0/31"),
+            ("10.9.0.0/31", "10.9.0.1/31"),
+            ("fd09::1/127", "fd09::/127"),
+            ("fd09::/127", "fd09::1/127"),
+        ] {
+            assert_eq!(kernel(&format!("--addr {own}")), [other]);
+        }
+        assert!(kernel("--addr 10.9.0.1/31 --addr 10.9.0.0/31").is_empty());
+    }
+
+    #[test]
+    fn of_several_networks_of_ipv4_the_kernel_is_in_the_first_and_the_others_are_named() {
+        let plan =
+            plan("--addr 10.9.0.2/24 --addr fd09::1/64 --addr 10.10.0.2/24 --addr 10.10.0.3/24").unwrap();
+        let text = |prefixes: &[Prefix]| prefixes.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(text(&plan.kernel), ["10.9.0.1/24", "fd09::2/64"]);
+        assert_eq!(text(&plan.left_out), ["10.10.0.1/24"]);
     }
 
     #[test]

@@ -54,6 +54,12 @@ impl Running {
         for peer in &plan.kernel {
             tun.link().add_addr(*peer)?;
         }
+        for peer in &plan.left_out {
+            let name = tun.link().name();
+            eprintln!(
+                "{name}: only one network of IPv4 is set up in the kernel; for another: ip addr add {peer} dev {name}"
+            );
+        }
         let stack = Stack::new(plan.stack.clone())?;
         let options = LinkOptions { rp_filter: plan.rp_filter, ..LinkOptions::default() };
         let capture = match &plan.capture {
