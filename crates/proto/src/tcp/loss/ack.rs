@@ -15,12 +15,12 @@ use super::super::segment::{Payload, SACK_BLOCKS_MAX, Timestamps};
 use super::super::settings::PacingMode;
 use super::super::timers::{NEVER, after_us, since_us};
 use super::super::timestamp;
+use super::Loss;
 use super::prr::Prr;
 use super::rack::Rack;
 use super::records::{Detection, Record, Sent};
 use super::stats::count;
 use super::undo::{Sign, Undo};
-use super::{Loss, TRIM_AFTER};
 
 /// Everything that one acknowledgment reports.
 #[derive(Clone, Copy, Debug, Default)]
@@ -336,7 +336,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Whether the timer restarts: a segment is acknowledged, or a later segment has just measured a round trip longer than the first segment has
     /// been in flight.
-    fn renews_timer(&self, loss: &Loss, report: &Report, now: Instant) -> bool {
+    pub(super) fn renews_timer(&self, loss: &Loss, report: &Report, now: Instant) -> bool {
         let is_longer = |rtt_us| {
             loss.records.first().is_some_and(|first| since_us(now, first.sent_since()) < u64::from(rtt_us))
         };
@@ -529,43 +529,6 @@ impl<P: Payload> Pcb<P> {
     #[cold]
     fn rtt_by_echo(&self, ts: Option<Timestamps>, now: Instant) -> Option<u32> {
         self.echoed_us(ts, now).map(|us| u32::try_from(us).unwrap_or(u32::MAX))
-    }
-
-    /// Starts the only timer that runs after a report (`tcp_set_xmit_timer`): that of reordering, of the tail loss probe, or of retransmission, which
-    /// counts from the first segment if one of the others `was_waiting`.
-    fn arm_after_report(&mut self, loss: &mut Loss, report: &Report, was_waiting: bool, now: Instant) {
-        if loss.records.is_empty() {
-            (loss.probe_at, loss.probe_now) = (NEVER, false);
-            loss.reorder_at = NEVER;
-            loss.trim_at = now + TRIM_AFTER;
-            if !self.has_unsent() {
-                // What waited for its pace has arrived after all.
-                loss.pacing.stop_waiting();
-            }
-            return;
-        }
-        if report.acked > 0 {
-            loss.records.set_round_trip(self.rtt.srtt_us());
-        }
-        if loss.reorder_at != NEVER {
-            loss.probe_at = NEVER;
-            return self.give_way(loss.reorder_at);
-        }
-        let renews = self.renews_timer(loss, report, now);
-        if loss.is_disordered || self.recovery.phase() != Phase::Open {
-            // Otherwise the timer goes on, also that of a probe while what was too long is repaired
-            // (`FLAG_SET_XMIT_TIMER`).
-            if renews {
-                loss.probe_at = NEVER;
-                self.arm_rexmt_alone(now);
-                if was_waiting {
-                    self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
-                }
-            }
-        } else if renews {
-            let due = after_us(now, self.rtt.rto_us(self.tuning.rto_max_us));
-            self.arm_probe(loss, due, now);
-        }
     }
 }
 

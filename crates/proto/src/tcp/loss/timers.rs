@@ -11,8 +11,10 @@ use super::super::cc::{CongestionControl, Phase};
 use super::super::pcb::Pcb;
 use super::super::segment::Payload;
 use super::super::timers::{NEVER, after_us};
+use super::ack::Report;
 use super::stats::count;
 use super::undo::{Frto, Undo};
+use super::{Loss, TRIM_AFTER};
 
 impl<P: Payload> Pcb<P> {
     /// Runs the timers that are due. True if a probe is sent instead of a retransmission.
@@ -130,6 +132,49 @@ impl<P: Payload> Pcb<P> {
             self.allow(&loss);
         }
         self.loss = Some(loss);
+    }
+
+    /// Starts the only timer that runs after a report (`tcp_set_xmit_timer`): that of reordering, of the tail loss probe, or of retransmission, which
+    /// counts from the first segment if one of the others `was_waiting`.
+    pub(super) fn arm_after_report(
+        &mut self,
+        loss: &mut Loss,
+        report: &Report,
+        was_waiting: bool,
+        now: Instant,
+    ) {
+        if loss.records.is_empty() {
+            (loss.probe_at, loss.probe_now) = (NEVER, false);
+            loss.reorder_at = NEVER;
+            loss.trim_at = now + TRIM_AFTER;
+            if !self.has_unsent() {
+                // What waited for its pace has arrived after all.
+                loss.pacing.stop_waiting();
+            }
+            return;
+        }
+        if report.acked > 0 {
+            loss.records.set_round_trip(self.rtt.srtt_us());
+        }
+        if loss.reorder_at != NEVER {
+            loss.probe_at = NEVER;
+            return self.give_way(loss.reorder_at);
+        }
+        let renews = self.renews_timer(loss, report, now);
+        if loss.is_disordered || self.recovery.phase() != Phase::Open {
+            // Otherwise the timer goes on, also that of a probe while what was too long is repaired
+            // (`FLAG_SET_XMIT_TIMER`).
+            if renews {
+                loss.probe_at = NEVER;
+                self.arm_rexmt_alone(now);
+                if was_waiting {
+                    self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
+                }
+            }
+        } else if renews {
+            let due = after_us(now, self.rtt.rto_us(self.tuning.rto_max_us));
+            self.arm_probe(loss, due, now);
+        }
     }
 
     /// Another timer of loss recovery, which expires at `at`, replaces the retransmission timer (on Linux they are
