@@ -89,7 +89,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value = "both")]
     pub on: On,
 
-    /// Number of samples of each side [default: 10; mem and idle 3; --quick 1]
+    /// Number of samples of each side [default: 10; mem and idle 3, with --quick 1]
     #[arg(long, value_name = "N", value_parser = samples)]
     pub samples: Option<usize>,
 

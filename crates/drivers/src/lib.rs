@@ -11,7 +11,7 @@
 //!
 //! A driver moves frames and does not depend on their content, but for the few bytes that a device wants to be told
 //! (where a checksum is, how long a header). `unsafe` stands here where the system is called with addresses of memory:
-//! in `sys.rs`, `tun/read.rs`, `namespace.rs` and `testing`.
+//! in `sys.rs`, `tun/mod.rs`, `tun/read.rs`, `namespace.rs` and `testing`.
 //!
 //! Tests: beside the code where they need no device; `tests/` with devices, where the test may make them, and
 //! else not at all, which they say.

@@ -11,6 +11,7 @@
 //! * [`seq`]: sequence numbers that cannot be compared with `<` (RFC 9293 section 3.4).
 //! * [`time`]: the engine's clock, a count of microseconds.
 //! * [`tcp`]: RFC 9293 and its companions.
+//! * [`udp`]: UDP's header, and joined datagrams.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

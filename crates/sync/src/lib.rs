@@ -23,6 +23,8 @@
 //! | `bell` | a bell that wakes one task, and stays rung until that looks | head of `bell.rs` |
 //! | `exchange` | loops that read packets of each other's flows, and hand them over | head of `exchange.rs` |
 //! | `outlet` | items that many threads make and one at a time hands over, outside of their locks | head of `outlet.rs` |
+//! | `brief` | a mutex for short sections, whose unlock is a store | head of `brief.rs` |
+//! | `seq_cell` | a value that is read without a lock | head of `seq_cell.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
 //! | `admission` | writers that wait in a crowd: a few at a time go on, and fill their buffers again and again | head of `admission.rs` |
 //! | `fork` | which process this is: a child of fork(2) or the one that made something | head of `fork.rs` |
