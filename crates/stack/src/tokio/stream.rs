@@ -119,7 +119,7 @@ impl TcpStream {
     /// # Errors
     /// As for a write.
     pub async fn send_with(&self, bufs: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
-        op(&self.inner, Want::Write, || self.inner.send_with(bufs, flags)).await
+        op(&self.inner, Want::Write, || self.send_for_task(bufs, flags)).await
     }
 
     /// [`crate::TcpStream::send_mbufs_with`]: [`send_mbufs`](Self::send_mbufs) with flags of send(2). May be cancelled likewise.
@@ -172,10 +172,14 @@ impl TcpStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        poll_op(&self.inner, Want::Write, cx, || {
-            let (core, ends) = self.inner.sending()?;
-            user::send_for_task(core, &ends, bufs)
-        })
+        poll_op(&self.inner, Want::Write, cx, || self.send_for_task(bufs, SendFlags::NONE))
+    }
+
+    /// One attempt to send. `OutOfMemory`, also where bytes wait to be sent: the stream stays writable, so that only another attempt in a while
+    /// finds out whether there is memory again.
+    fn send_for_task(&self, bufs: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
+        let (core, ends) = self.inner.sending()?;
+        user::send_for_task(core, &ends, bufs, flags)
     }
 
     pub(super) fn shutdown_write(&self) -> io::Result<()> {

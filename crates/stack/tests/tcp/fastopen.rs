@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::common::counter;
 use sockeye::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, Keys, SERVER, SERVER_ALL, SERVER_WITHOUT_COOKIE};
 use sockeye::netif::{ChannelConfig, ChannelPort, channel};
+use tokio::io::AsyncWriteExt as _;
+
 use sockeye::{FastOpenFail, Stack, SynCookies, TcpListener, TcpSocket, TcpStream};
 
 /// A stack without threads, in which no time passes, and a listener that does Fast Open.
@@ -131,6 +133,21 @@ fn with_fastopen_connect_the_syn_waits_for_the_first_write() {
     let server = world.accept();
     assert_eq!(read(&server), b"hello");
     assert_eq!((world.count("active"), stream.state_name()), (1, "ESTABLISHED"));
+}
+
+#[tokio::test]
+async fn with_fastopen_connect_a_task_that_writes_nothing_connects() {
+    let world = World::new(CLIENT | SERVER, 8);
+    drop(world.send(b"x"));
+    drop(world.accept());
+    let mut socket = world.socket();
+    socket.set_fastopen_connect(true);
+    let stream = socket.connect(world.listener.local_addr().unwrap()).unwrap();
+    assert_eq!(stream.state_name(), "SYN-SENT");
+    let mut stream = sockeye::tokio::TcpStream::from_std(stream).unwrap();
+    assert_eq!(stream.write(b"").await.unwrap(), 0);
+    assert_eq!((stream.get_ref().state_name(), world.count("active")), ("ESTABLISHED", 0));
+    drop(world.accept());
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! The sockets in tokio's shape, on a runtime of several threads: many connections, halves, cancelled
 //! futures, timeouts, and a search for lost wakers.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common::{Random, assert_empty, hash_of, scaled, stack_with, watchdog};
 use sha2::{Digest, Sha256};
 use sockeye::tokio::{TcpListener, TcpStream};
-use sockeye::{MbufChain, Stack};
+use sockeye::{MbufChain, SendFlags, Stack};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -309,6 +309,31 @@ async fn at_the_memory_cap_a_task_waits_and_does_not_hold_its_thread() {
     let writer = tokio::spawn(async move {
         client.write_all(&data).await.unwrap();
         client.shutdown().await.unwrap();
+    });
+    // The writer runs first, into the cap.
+    tokio::time::sleep(SHORT).await;
+    let mut got = Vec::new();
+    timeout(LONG, server.read_to_end(&mut got)).await.unwrap().unwrap();
+    writer.await.unwrap();
+    assert_eq!(got.len(), 8 << 20);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn at_the_memory_cap_a_write_with_flags_waits_and_does_not_hold_its_thread() {
+    let _guard = watchdog("at_the_memory_cap_a_write_with_flags_waits_and_does_not_hold_its_thread");
+    // Bytes that the peer's small buffer has no room for fill the memory from the writer's side, where there would be room for more.
+    let stack = stack_with(|c| {
+        c.memory_max = 1 << 20;
+        (c.sndbuf, c.rcvbuf) = (4 << 20, 64 << 10);
+    });
+    let (client, mut server) = pair(&stack).await;
+    let data = vec![5; 8 << 20];
+    let writer = tokio::spawn(async move {
+        let mut rest = &data[..];
+        while !rest.is_empty() {
+            let taken = client.send_with(&[IoSlice::new(rest)], SendFlags::NONE).await.unwrap();
+            rest = &rest[taken..];
+        }
     });
     // The writer runs first, into the cap.
     tokio::time::sleep(SHORT).await;

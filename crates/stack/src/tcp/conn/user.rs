@@ -71,10 +71,11 @@ pub(crate) fn send_chain(
     chain: &mut Chain,
     flags: SendFlags,
 ) -> io::Result<usize> {
+    let no_memory = |timeout: &mut Timeout| wait_for_memory(core, ends.conn, timeout);
     if flags.has(SendFlags::ZEROCOPY) {
-        return send_flagged(core, ends, Parted::new(chain), flags);
+        return send_or(core, ends, Rest { flags, ..Rest::of(Parted::new(chain)) }, no_memory);
     }
-    send_flagged(core, ends, chain, flags)
+    send_or(core, ends, Rest { flags, ..Rest::of(chain) }, no_memory)
 }
 
 /// [`send`] with MSG_OOB: the bytes taken are urgent up to the last.
@@ -84,10 +85,15 @@ pub(crate) fn send_urgent(core: &Core, ends: &Ends<'_>, buf: &[u8]) -> io::Resul
     send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
-/// [`send`] for a task: without packet memory it fails with `OutOfMemory`, and the task is to try again in a while.
+/// [`send_with`] for a task: without packet memory it fails with `OutOfMemory`, and the task is to try again in a while.
 #[cfg(feature = "tokio")]
-pub(crate) fn send_for_task(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    send_or(core, ends, Rest::of(Slices::new(bufs)), |_| {
+pub(crate) fn send_for_task(
+    core: &Core,
+    ends: &Ends<'_>,
+    bufs: &[IoSlice<'_>],
+    flags: SendFlags,
+) -> io::Result<usize> {
+    send_slices(core, ends, bufs, flags, |_| {
         core.count(counter::MEMORY_WAITS);
         Err(io::ErrorKind::OutOfMemory.into())
     })
@@ -100,20 +106,25 @@ pub(crate) fn send_with(
     bufs: &[IoSlice<'_>],
     flags: SendFlags,
 ) -> io::Result<usize> {
+    send_slices(core, ends, bufs, flags, |timeout| wait_for_memory(core, ends.conn, timeout))
+}
+
+fn send_slices(
+    core: &Core,
+    ends: &Ends<'_>,
+    bufs: &[IoSlice<'_>],
+    flags: SendFlags,
+    no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
+) -> io::Result<usize> {
     let source = Slices::new(bufs);
     if source.len() == 0 {
         start_deferred(core, ends.conn);
         return Ok(0);
     }
     if flags.has(SendFlags::ZEROCOPY) {
-        return send_flagged(core, ends, Parted::new(source), flags);
+        return send_or(core, ends, Rest { flags, ..Rest::of(Parted::new(source)) }, no_memory);
     }
-    send_flagged(core, ends, source, flags)
-}
-
-fn send_flagged<S: Source>(core: &Core, ends: &Ends<'_>, source: S, flags: SendFlags) -> io::Result<usize> {
-    let rest = Rest { flags, ..Rest::of(source) };
-    send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
+    send_or(core, ends, Rest { flags, ..Rest::of(source) }, no_memory)
 }
 
 /// The two ends of a connection, as a handle of the application holds them: the one that sends, and the one that receives if it is known.
