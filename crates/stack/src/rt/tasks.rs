@@ -36,7 +36,7 @@ pub(crate) enum Want {
     Connect,
     /// Urgent data, or the end of received data.
     Priority,
-    /// A pending error.
+    /// A pending error, or a report on sent bytes.
     Error,
 }
 

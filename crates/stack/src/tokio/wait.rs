@@ -13,6 +13,7 @@ use crate::rt::env::Env;
 use crate::rt::fork::Held;
 use crate::rt::poll::Waiters;
 use crate::rt::tasks::{self, Waitable, Waiting, Want};
+use crate::tcp::conn::ready::is_in_error;
 use crate::tcp::socket::TcpListener;
 use crate::tcp::socket::TcpStream;
 use crate::udp::naming::Handle;
@@ -135,7 +136,7 @@ impl Waitable for TcpStream {
             Want::Write => so.snd.is_writable(),
             Want::Connect => so.snd.connected || so.snd.shut,
             Want::Priority => so.rcv.has_urgent() || so.rcv.eof || so.rcv.shut,
-            Want::Error => false,
+            Want::Error => is_in_error(conn, &so),
         };
         Ok(f(is_over || conn.has_error(), &mut so.waiters))
     }
@@ -163,7 +164,8 @@ impl Waitable for Held<Arc<Handle>> {
         let is_over = match want {
             Want::Read => so.is_readable() || so.error.is_some(),
             Want::Write | Want::Connect => true,
-            Want::Priority | Want::Error => so.error.is_some(),
+            Want::Priority => so.error.is_some(),
+            Want::Error => so.is_in_error(),
         };
         Ok(f(is_over, &mut so.waiters))
     }

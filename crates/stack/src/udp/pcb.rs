@@ -296,10 +296,7 @@ impl Pcb {
     /// Readiness now. A datagram can always be sent: one that the interface has no room for is dropped.
     pub fn readiness(&self) -> Ready {
         let so = self.receive.so.lock();
-        let has_error = so.error.is_some()
-            || !so.errors.is_empty()
-            || so.stamps.as_ref().is_some_and(|stamps| stamps.has_any());
-        Ready::WRITABLE.with(Ready::READABLE.when(so.is_readable())).with(Ready::ERROR.when(has_error))
+        Ready::WRITABLE.with(Ready::READABLE.when(so.is_readable())).with(Ready::ERROR.when(so.is_in_error()))
     }
 
     /// Ends the socket: nothing is taken any more. Its content is dropped after its mutex; flows that wait are the caller's to close.
@@ -376,6 +373,13 @@ impl So {
     #[inline]
     pub fn is_readable(&self) -> bool {
         !self.queue.is_empty() || !self.flows.is_empty() || self.ended.is_some()
+    }
+
+    /// Whether there is something that pollers, and tasks that wait for errors, call one: an error is pending, or a report waits.
+    pub fn is_in_error(&self) -> bool {
+        self.error.is_some()
+            || !self.errors.is_empty()
+            || self.stamps.as_ref().is_some_and(|stamps| stamps.has_any())
     }
 
     /// Appends a datagram.

@@ -10,6 +10,7 @@ use crate::common::watchdog;
 use sockeye::tokio::unix::{UnixDatagram, UnixStream};
 use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
 use sockeye::unix::SocketAddr;
+use sockeye::{Report, Timestamping};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf, Ready};
 use tokio::time::timeout;
 
@@ -231,6 +232,44 @@ async fn ready_waits_for_urgent_data_the_end_and_errors() {
     timeout(SHORT, fails.as_mut()).await.unwrap_err();
     udp.send(b"?").await.unwrap();
     assert_eq!(timeout(LONG, fails).await.unwrap().unwrap(), Ready::ERROR);
+}
+
+#[tokio::test]
+async fn a_report_ends_waits_for_errors_and_lets_their_operations_be_tried() {
+    let _guard = watchdog("a_report_ends_waits_for_errors_and_lets_their_operations_be_tried");
+    let stack = crate::common::stack();
+    let (near, far) = tcp_pair(&stack).await;
+    near.get_ref().set_timestamping(Timestamping::SENT).unwrap();
+    let udp = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+    udp.connect(udp.local_addr().unwrap()).await.unwrap();
+    udp.get_ref().set_timestamping(Timestamping::SENT).unwrap();
+    // The first is there before the wait, the second comes while a task waits.
+    for waits_first in [false, true] {
+        let mut tcp_report = std::pin::pin!(near.async_io(Interest::ERROR, || near.get_ref().recv_report()));
+        let mut udp_report = std::pin::pin!(udp.async_io(Interest::ERROR, || udp.get_ref().recv_report()));
+        if waits_first {
+            timeout(SHORT, tcp_report.as_mut()).await.unwrap_err();
+            timeout(SHORT, udp_report.as_mut()).await.unwrap_err();
+        }
+        assert_eq!(near.try_write(b"x").unwrap(), 1);
+        udp.send(b"x").await.unwrap();
+        for report in [timeout(LONG, tcp_report).await, timeout(LONG, udp_report).await] {
+            let Report::Timestamp { what, .. } = report.unwrap().unwrap() else { panic!("another report") };
+            assert_eq!(what, Timestamping::SENT);
+        }
+    }
+    near.try_write(b"x").unwrap();
+    udp.send(b"x").await.unwrap();
+    assert_eq!(timeout(LONG, near.ready(Interest::ERROR)).await.unwrap().unwrap(), Ready::ERROR);
+    assert_eq!(timeout(LONG, udp.ready(Interest::ERROR)).await.unwrap().unwrap(), Ready::ERROR);
+    near.try_io(Interest::ERROR, || near.get_ref().recv_report()).unwrap();
+    udp.try_io(Interest::ERROR, || udp.get_ref().recv_report()).unwrap();
+    let none = [
+        near.try_io(Interest::ERROR, || -> std::io::Result<()> { panic!("there is none") }),
+        udp.try_io(Interest::ERROR, || -> std::io::Result<()> { panic!("there is none") }),
+    ];
+    assert!(none.iter().all(|none| none.as_ref().unwrap_err().kind() == ErrorKind::WouldBlock));
+    drop(far);
 }
 
 /// Attempts until there is no room; returns the bytes sent. Fails if there always is.

@@ -74,5 +74,10 @@ fn of_buffers(conn: &Conn, so: &Buffers) -> Ready {
         .with(Ready::PRIORITY.when(so.rcv.has_urgent()))
         .with(Ready::READ_CLOSED.when(so.rcv.eof || so.rcv.shut));
     let write = Ready::WRITABLE.when(so.snd.is_writable()).with(Ready::WRITE_CLOSED.when(so.snd.shut));
-    read.with(write).with(Ready::ERROR.when(conn.has_error() || so.snd.has_report()))
+    read.with(write).with(Ready::ERROR.when(is_in_error(conn, so)))
+}
+
+/// Whether there is something that pollers, and tasks that wait for errors, call one: an error is pending, or a report waits.
+pub(crate) fn is_in_error(conn: &Conn, so: &Buffers) -> bool {
+    conn.has_error() || so.snd.has_report()
 }
