@@ -1,7 +1,26 @@
 //! The methods that several types have in common, by macros, so that they stand on the types themselves, as in `tokio`.
 //!
 //! A type has a field `inner`, the socket of the blocking kind; an expression finds the list that its tasks wait on. Does not depend on
-//! how data moves. Tests: `tests/tokio/ready.rs`.
+//! how data moves. Tests: below, `tests/tokio/ready.rs`.
+
+use std::io;
+
+use smallvec::SmallVec;
+
+/// Bytes of a receive for an application's buffer that need no memory of their own.
+const APART_MAX: usize = 4096;
+
+/// Receives bytes piece by piece, and calls `put` with them when the receive is over. A buffer of the application (`BufMut`) is foreign code: it may
+/// use the socket, or panic. Such a panic goes to the caller, and the bytes are lost, as in tokio.
+pub(super) fn apart<R>(
+    put: impl FnOnce(&[u8]),
+    receive: impl FnOnce(&mut dyn FnMut(&[u8])) -> io::Result<R>,
+) -> io::Result<R> {
+    let mut bytes = SmallVec::<[u8; APART_MAX]>::new();
+    let received = receive(&mut |piece| bytes.extend_from_slice(piece))?;
+    put(&bytes);
+    Ok(received)
+}
 
 /// Readiness: methods of every socket that sends and receives; it has a field `assumed`. Tasks wait on `$socket`.
 macro_rules! ready_methods {
@@ -126,7 +145,7 @@ macro_rules! stream_methods {
             /// As for [`try_read`](Self::try_read).
             pub fn try_read_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
                 let room = buf.chunk_mut().len();
-                self.assumed.received(self.recv_pieces(room, |piece| buf.put_slice(piece)))
+                self.assumed.received(self.recv_apart(room, |piece| buf.put_slice(piece)))
             }
 
             /// Writes as much as fits. Never blocks.
@@ -229,7 +248,12 @@ macro_rules! datagram_methods {
             ) -> std::io::Result<(usize, $addr)> {
                 let $this = self;
                 let room = buf.chunk_mut().len();
-                let attempt = || self.$receive(room, |piece| buf.put_slice(piece));
+                let attempt = || {
+                    $crate::tokio::methods::apart(
+                        |piece| buf.put_slice(piece),
+                        |put| self.$receive(room, put),
+                    )
+                };
                 $crate::tokio::wait::op($socket, $crate::rt::tasks::Want::Read, attempt).await
             }
 
@@ -250,7 +274,7 @@ macro_rules! datagram_methods {
                 buf: &mut B,
             ) -> std::io::Result<(usize, $addr)> {
                 let room = buf.chunk_mut().len();
-                self.recv_pieces(room, |piece| buf.put_slice(piece))
+                $crate::tokio::methods::apart(|piece| buf.put_slice(piece), |put| self.recv_pieces(room, put))
             }
         }
     };
@@ -285,3 +309,76 @@ macro_rules! try_from_std {
     };
 }
 pub(super) use try_from_std;
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::tokio::unix::{UnixDatagram, UnixStream};
+    use crate::tokio::{TcpStream, UdpSocket};
+    use crate::{Stack, TcpListener};
+
+    /// Bytes that are copied under a lock, and more.
+    const LENS: [usize; 3] = [5, 1000, 20_000];
+
+    /// Receives what `send` has sent while the application uses its socket, while it panics, and while it does neither.
+    fn receives(
+        send: impl Fn(&[u8]) -> io::Result<usize>,
+        receive: impl Fn(usize, &mut dyn FnMut(&[u8])) -> io::Result<usize>,
+        uses: &dyn Fn(),
+    ) {
+        for len in LENS {
+            let text: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            let hooks: [(&dyn Fn(), usize); 3] = [(uses, len), (&|| panic!("of a buffer"), 0), (&|| (), len)];
+            for (hook, put_len) in hooks {
+                assert_eq!(send(&text).unwrap(), len);
+                let mut got = Vec::new();
+                let received = catch_unwind(AssertUnwindSafe(|| {
+                    receive(len, &mut |piece| {
+                        hook();
+                        got.extend_from_slice(piece);
+                    })
+                }));
+                let received = received.ok().map(Result::unwrap);
+                assert_eq!(received, (put_len > 0).then_some(len), "a panic goes to the caller");
+                assert!(got == text[..put_len]);
+                let none = receive(1, &mut |_| panic!("it was taken")).unwrap_err();
+                assert_eq!(none.kind(), ErrorKind::WouldBlock);
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffer_may_use_the_socket_that_it_is_filled_from_and_may_panic() {
+        let stack = Stack::new(crate::Config { workers: 0, ..Default::default() }).unwrap();
+        let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
+        let near = crate::TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();
+        near.set_nodelay(true).unwrap();
+        let far = TcpStream::from_std(listener.accept().unwrap().0).unwrap();
+        receives(|text| io::Write::write(&mut &near, text), |room, put| far.recv_apart(room, put), &|| {
+            assert_ne!(far.peer_addr().unwrap(), far.local_addr().unwrap());
+            assert_eq!(far.try_write(b"x").unwrap(), 1);
+        });
+        let (near, far) = UnixStream::pair_on(&stack).unwrap();
+        receives(|text| near.try_write(text), |room, put| far.recv_apart(room, put), &|| {
+            assert_eq!(far.try_write(b"x").unwrap(), 1);
+            assert!(far.take_error().unwrap().is_none());
+        });
+        let (near, far) = UnixDatagram::pair_on(&stack).unwrap();
+        let receive = |room, put: &mut dyn FnMut(&[u8])| apart(put, |put| far.recv_pieces(room, put));
+        receives(|text| near.try_send(text), |room, put| Ok(receive(room, put)?.0), &|| {
+            assert_eq!(far.try_send(b"x").unwrap(), 1);
+            assert!(far.take_error().unwrap().is_none());
+        });
+        let udp = UdpSocket::from_std(crate::UdpSocket::bind_on(&stack, "127.0.0.1:0").unwrap()).unwrap();
+        udp.get_ref().connect(udp.local_addr().unwrap()).unwrap();
+        let receive = |room, put: &mut dyn FnMut(&[u8])| apart(put, |put| udp.recv_pieces(room, put));
+        receives(|text| udp.try_send(text), |room, put| Ok(receive(room, put)?.0), &|| {
+            assert!(udp.take_error().unwrap().is_none());
+        });
+        let panics = stack.counters().into_iter().filter(|(name, _)| name.starts_with("panics"));
+        assert_eq!(panics.map(|(_, count)| count).sum::<u64>(), 0, "they are not the stack's");
+    }
+}

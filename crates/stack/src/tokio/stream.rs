@@ -153,6 +153,13 @@ impl TcpStream {
         user::recv_pieces(core, &ends, room, put)
     }
 
+    /// [`recv_pieces`](Self::recv_pieces) where `put` is foreign code: see [`apart`](super::methods::apart). Nothing is copied before.
+    pub(super) fn recv_apart(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<usize> {
+        let received = self.inner.recv_mbufs(room)?;
+        received.pieces().for_each(put);
+        Ok(received.len())
+    }
+
     pub(super) fn poll_read_shared(
         &self,
         cx: &mut Context<'_>,

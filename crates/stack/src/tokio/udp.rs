@@ -214,7 +214,11 @@ impl UdpSocket {
     }
 
     /// [`try_recv_from`](Self::try_recv_from) of at most `room` bytes, which `put` gets piece by piece.
-    fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
+    pub(in crate::tokio) fn recv_pieces(
+        &self,
+        room: usize,
+        put: impl FnMut(&[u8]),
+    ) -> io::Result<(usize, SocketAddr)> {
         let meta = recv::recv_pieces(self.handle().open()?, room, put)?;
         Ok((meta.len, meta.from))
     }

@@ -199,8 +199,8 @@ impl Sink for Scatter<'_, '_> {
     }
 }
 
-/// A function that is called with the bytes piece by piece, of which there is room for `room`: a task's buffer is appended to, and need not
-/// be initialized before.
+/// A function that is called with the bytes piece by piece, also under the mutex, of which there is room for `room`: a task's `ReadBuf` is appended
+/// to, and need not be initialized before.
 #[cfg(feature = "tokio")]
 pub(crate) struct Pieces<F> {
     pub room: usize,

@@ -213,7 +213,7 @@ impl Sink for Scatter<'_, '_> {
     }
 }
 
-/// A function that is called with the bytes piece by piece: a task's buffer is appended to, and need not be initialized before.
+/// A function that is called with the bytes piece by piece, also under the socket lock: a task's `ReadBuf` is appended to, and need not be initialized before.
 #[cfg(feature = "tokio")]
 pub(super) struct Pieces<F>(pub F);
 

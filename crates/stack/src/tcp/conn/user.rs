@@ -449,7 +449,7 @@ pub(crate) fn recv(core: &Core, ends: &Ends<'_>, bufs: &mut [IoSliceMut<'_>]) ->
     contain::call(core, ends.conn, "read", || recv_into(core, ends, wanted, &mut Scatter::new(bufs)))
 }
 
-/// [`recv`] of at most `wanted` bytes, which `put` gets piece by piece.
+/// [`recv`] of at most `wanted` bytes, which `put` gets piece by piece: not foreign code, as it may be called under the socket lock.
 #[cfg(feature = "tokio")]
 pub(crate) fn recv_pieces(
     core: &Core,

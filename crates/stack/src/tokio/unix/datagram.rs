@@ -191,7 +191,11 @@ impl UnixDatagram {
     }
 
     /// [`try_recv_from`](Self::try_recv_from) of at most `room` bytes, which are passed to `put` piece by piece.
-    fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
+    pub(in crate::tokio) fn recv_pieces(
+        &self,
+        room: usize,
+        put: impl FnMut(&[u8]),
+    ) -> io::Result<(usize, SocketAddr)> {
         self.inner.recv_pieces(room, put)
     }
 

@@ -13,7 +13,7 @@ use super::{address, connected, data_wrapper_methods, poll_op, wrapper_methods};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tokio::halves::{async_read, async_write};
-use crate::tokio::methods::stream_methods;
+use crate::tokio::methods::{apart, stream_methods};
 use crate::tokio::ready::Assumed;
 use crate::tokio::wait::append;
 use crate::unix::{SocketAddr, UnixSocket};
@@ -57,8 +57,13 @@ impl UnixStream {
         Self::from_std(crate::unix::UnixStream { sock: connected(&socket, addr).await? })
     }
 
-    pub(super) fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<usize> {
+    fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<usize> {
         self.inner.recv_pieces(room, put)
+    }
+
+    /// A receive where `put` is foreign code: see [`apart`].
+    pub(in crate::tokio) fn recv_apart(&self, room: usize, put: impl FnOnce(&[u8])) -> io::Result<usize> {
+        apart(put, |put| self.recv_pieces(room, put))
     }
 
     pub(super) fn poll_read_shared(
