@@ -73,11 +73,12 @@ pub(crate) fn step(
             failpoints::hit(Point::Undelivered, failpoints::of_conn(conn));
             let is_accepted = so.fast_open.as_ref().is_none_or(|place| !place.is_waiting(conn));
             let remote = conn.tuple.remote.addr;
+            let before = pcb.state();
             let events = super::undelivered::apply(cx.core, pcb, remote, (seq, error), is_accepted, cx.now);
             if let sockeye_proto::icmp::Error::PacketTooBig(_) = error {
                 conn.options.path.note(cx.core.ip.path_mtus.get(&cx.core.key, remote, cx.now));
             }
-            on_events(cx, pcb, conn, so, events);
+            on_events(cx, pcb, conn, so, (before, events));
         }
         Work::Uncork(other) => {
             cold_path();
@@ -172,6 +173,7 @@ fn input(
         cx.outbox.freed.push(payload.0);
         return;
     }
+    let before = pcb.state();
     let effect = pcb.on_segment(header, payload, cx.now);
     failpoints::hit(Point::Segment, failpoints::of_conn(conn));
     if let Some(reply) = effect.reply {
@@ -190,7 +192,7 @@ fn input(
         if effect.events.any(Events::CONNECTED.with(Events::SYN_ACKED).with(Events::CLOSED)) {
             fast_open::over(cx, pcb, conn, so, effect.events, header);
         }
-        on_events(cx, pcb, conn, so, effect.events);
+        on_events(cx, pcb, conn, so, (before, effect.events));
     }
 }
 
@@ -257,8 +259,14 @@ pub(crate) fn wake_readers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buff
     let _threads = so.waiters.notify(&conn.rcv_wait, sleepers, ready.bits(), &mut cx.outbox.wakes);
 }
 
-/// The rare things: handshake done, end of stream, failure, end of life.
-fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, events: Events) {
+/// The rare things: handshake done, end of stream, failure, end of life. `before` is the state in which the cause of the events found the connection.
+fn on_events(
+    cx: &mut Context<'_>,
+    pcb: &mut Pcb<Data>,
+    conn: &Arc<Conn>,
+    so: &mut Buffers,
+    (before, events): (State, Events),
+) {
     if events.has(Events::CONNECTED) {
         so.snd.connected = true;
         so.snd.due_at = pcb.snd_due_at();
@@ -277,7 +285,7 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
         wake_readers(cx, conn, so);
         so.waiters.mark(Ready::READ_CLOSED.bits(), &mut cx.outbox.wakes);
     }
-    if let Some(error) = failure(events, conn.state() == State::CloseWait, pcb.unreachable()) {
+    if let Some(error) = failure(events, before == State::CloseWait, pcb.unreachable()) {
         if events.any(Events::TIMED_OUT.with(Events::UNREACHABLE)) {
             fast_open::failed(cx, pcb, conn, so);
             // The error says what the report says, so SO_ERROR does not return it again.
@@ -319,13 +327,14 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
     rcvd::heard(pcb, so, reasons);
     if reasons & reason::TIMER != 0 {
         conn.timer_at.store(0, Ordering::Relaxed);
+        let before = pcb.state();
         let outcome = pcb.on_timer(cx.now);
         failpoints::hit(Point::Timer, failpoints::of_conn(conn));
         if let Some(reply) = outcome.reply {
             emit_bare(cx, conn, reply);
         }
         if !outcome.events.is_empty() {
-            on_events(cx, pcb, conn, so, outcome.events);
+            on_events(cx, pcb, conn, so, (before, outcome.events));
         }
     }
     if reasons & reason::OPTION != 0 {
@@ -371,7 +380,8 @@ enum End {
 }
 
 fn end(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, how: End) {
-    if pcb.state() == State::Closed {
+    let before = pcb.state();
+    if before == State::Closed {
         return;
     }
     fast_open::given_up(cx, pcb, conn, so);
@@ -387,7 +397,7 @@ fn end(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buf
         emit_bare(cx, conn, reset);
     }
     if pcb.state() == State::Closed {
-        on_events(cx, pcb, conn, so, Events::CLOSED);
+        on_events(cx, pcb, conn, so, (before, Events::CLOSED));
     }
 }
 

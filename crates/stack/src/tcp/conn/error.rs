@@ -134,7 +134,34 @@ const PANICKED: &str = "the stack's protocol code panicked while it ran for this
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::Shutdown;
+    use std::time::Duration;
+
     use super::*;
+    use crate::tcp::conn::outbox::Context;
+    use crate::tcp::conn::serve;
+    use crate::{Config, Stack, TcpListener, TcpStream};
+
+    #[test]
+    fn a_reset_under_the_hold_that_brings_the_fin_before_it_is_a_broken_pipe() {
+        let stack = Stack::new(Config { workers: 0, ..Config::default() }).unwrap();
+        let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
+        let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
+        let conn = server.conn().unwrap();
+        let locked = conn.so.enter();
+        client.shutdown(Shutdown::Write).unwrap();
+        client.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(client);
+        assert!(locked.has_backlog());
+        Context::run(stack.core().unwrap(), |cx| {
+            serve::let_go(cx, conn, locked, 0);
+            serve::answer(cx);
+        });
+        assert_eq!(server.take_error().unwrap().unwrap().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(server.write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
 
     #[test]
     fn codes_name_errors_both_ways_and_zero_is_none() {
