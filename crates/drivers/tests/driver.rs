@@ -82,40 +82,62 @@ fn tasks_of_two_threads_serve_the_kernel_through_several_queues() {
     }
 }
 
-#[test]
-fn a_thread_that_blocks_leaves_the_device_to_the_driver() {
-    const TURNS: usize = 2000;
-    if skipped("a blocking thread beside a driver") {
-        return;
-    }
+/// A connection of this thread, which blocks, to a server of the kernel, while a runtime drives the stack: only the driver takes frames.
+fn leaves_the_device_to_the_driver(
+    serve: impl FnOnce(std::net::TcpStream) + Send + 'static,
+    run: impl FnOnce(sockeye::TcpStream),
+) {
     let (namespace, tun) = device(1);
     let listener = namespace.run(|| TcpListener::bind("10.9.0.1:7").unwrap()).unwrap();
-    let answers = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut byte = [0];
-        while stream.read(&mut byte).unwrap() > 0 {
-            stream.write_all(&byte).unwrap();
-        }
-    });
+    let server = std::thread::spawn(move || serve(listener.accept().unwrap().0));
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let stack = stack();
     stack.attach(tun, &[tun_tokio::prefix(tun_tokio::SERVER).unwrap()]).unwrap();
     let entered = runtime.enter();
     let _driven = runtime.spawn(Driver::new(&stack).unwrap());
     drop(entered);
-    let mut stream = sockeye::TcpStream::connect_on(&stack, SocketAddr::from(([10, 9, 0, 1], 7))).unwrap();
+    let stream = sockeye::TcpStream::connect_on(&stack, SocketAddr::from(([10, 9, 0, 1], 7))).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    for turn in 0..TURNS {
-        let byte = turn.to_le_bytes()[0];
-        stream.write_all(&[byte]).unwrap();
-        let mut answer = [0];
-        stream.read_exact(&mut answer).unwrap();
-        assert_eq!(answer[0], byte);
-    }
-    drop(stream);
-    answers.join().unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    run(stream);
+    server.join().unwrap();
     let counted = |name| stack.counters().into_iter().find(|(known, _)| *known == name).unwrap().1;
     assert_eq!(counted("input_by_callers") + counted("input_leads"), 0);
+}
+
+#[test]
+fn a_thread_that_blocks_leaves_the_device_to_the_driver() {
+    const TURNS: usize = 2000;
+    if skipped("a blocking thread beside a driver") {
+        return;
+    }
+    let answers = |mut stream: std::net::TcpStream| {
+        let mut byte = [0];
+        while stream.read(&mut byte).unwrap() > 0 {
+            stream.write_all(&byte).unwrap();
+        }
+    };
+    leaves_the_device_to_the_driver(answers, |mut stream| {
+        for turn in 0..TURNS {
+            let byte = turn.to_le_bytes()[0];
+            stream.write_all(&[byte]).unwrap();
+            let mut answer = [0];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer[0], byte);
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_blocks_in_a_long_write_leaves_the_device_to_the_driver() {
+    const LEN: usize = 8 << 20;
+    if skipped("a blocking writer beside a driver") {
+        return;
+    }
+    let reads = |mut stream: std::net::TcpStream| {
+        assert_eq!(std::io::copy(&mut stream, &mut std::io::sink()).unwrap(), LEN as u64);
+    };
+    leaves_the_device_to_the_driver(reads, |mut stream| stream.write_all(&vec![7; LEN]).unwrap());
 }
 
 #[test]

@@ -273,10 +273,10 @@ pub(crate) struct Written {
 #[inline]
 pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, written: Written) {
     let Written { earlier, buffered, bytes } = written;
-    if bytes < STREAM_MIN || !Chosen::takes_frames_in_calls(core) {
+    if bytes < STREAM_MIN {
         return;
     }
-    let Some((at, queue)) = at.load().and_then(|at| Some((at, core.input.queues.at(at)?))) else { return };
+    let Some((at, queue)) = at.load().and_then(|at| Some((at, polled_queue(core, at)?))) else { return };
     if earlier >= STREAM_MIN {
         prefer(queue);
     }
