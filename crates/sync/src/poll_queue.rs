@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | a registration's number | free, taken: see `slots.rs` | `table` |
 //! | an entry | in the inbox; in the round, not looked at; in the round, reported | `inbox`; `table` |
+//! | the round, to threads that go to sleep | looked at; *left*: a `collect` ended before it came to some entry for the first time | `inbox` |
 //! | the queue | open, interrupted (one wait is to end), closed (its poller is gone) | `inbox` |
 //! | its descriptor | none; quiet; shown: some thread writes to it, or has since it was emptied last | `inbox` |
 //!
@@ -26,12 +27,17 @@
 //! *An entry is pushed*: `push` appends and notifies in one section of `inbox`. *The poller goes to sleep*: it finds the inbox
 //! empty and prepares in one section too. So either the poller finds the entry, or the push finds the ticket.
 //!
+//! *Several threads wait*: an entry that one of them takes over is in the inbox no more, and that thread may end its `collect` before it has looked at it:
+//! its events are full, or a look panics. It then makes the round left and notifies, in one section of `inbox`. A thread that goes to sleep later finds the
+//! round left and collects; one that has prepared before, or meanwhile, is notified and collects. The next `collect` makes the round looked at when it begins, as
+//! it comes to those entries itself or leaves some once more. Entries that were reported and stay are no reason to collect: their event has gone to a thread.
+//!
 //! *The poller looks while a thread marks*: an entry stays in the round until it was looked at, and it leaves if it is void, or if the look has made
 //! the word idle; the next mark then pushes another one (`polled.rs`, `readiness.rs`). *The registration goes*: its number is given out again in a
 //! later generation, so entries that are left of it are void (`slots.rs`).
 //!
 //! *A look panics*: the entry that it was about stays in the round, as the last one, so that the next `collect` comes to the others first.
-//! `table` and `inbox` are whole, and unlocked.
+//! `table` and `inbox` are whole, and unlocked. The poller then calls [`give_up`](PollQueue::give_up).
 //!
 //! *The poller goes*: [`close`](PollQueue::close) closes the inbox before it takes the registrations out. A push that comes later is dropped: no
 //! thread would find it.
@@ -67,6 +73,8 @@ pub struct PollQueue<T> {
 
 struct Inbox {
     list: Vec<Entry>,
+    /// The round is left: see the head of the file.
+    is_left: bool,
     /// The CPU of the first mark in the list, as a hint whether spinning can help.
     cpu: u32,
     is_interrupted: bool,
@@ -100,8 +108,20 @@ struct Table<T> {
     /// A reported registration goes to the end, so that no registration is looked at twice before each was
     /// once.
     round: VecDeque<Held>,
+    /// Entries of the round that were not looked at.
+    new_count: usize,
     /// The inbox's list while it is taken over; empty else.
     arrived: Vec<Entry>,
+}
+
+/// Duties of a thread that has collected, outside all locks.
+#[must_use = "a thread may sleep"]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Owed {
+    /// A write to the descriptor.
+    pub write: bool,
+    /// [`PollQueue::wake`].
+    pub wake: bool,
 }
 
 /// Next step of a poller that has found nothing.
@@ -109,7 +129,7 @@ struct Table<T> {
 pub enum Idle {
     /// A caller has [interrupted](PollQueue::interrupt) this wait, or the one before.
     Interrupted,
-    /// Entries have come.
+    /// Entries have come, or another thread has left some.
     Arrived,
     /// It waits with the ticket. The number is of the CPU where the latest entry came from.
     Wait(Ticket, u32),
@@ -121,12 +141,14 @@ impl<T: Registered> PollQueue<T> {
     pub fn new() -> Self {
         let inbox = Inbox {
             list: Vec::new(),
+            is_left: false,
             cpu: 0,
             is_interrupted: false,
             is_closed: false,
             descriptor: Descriptor::None,
         };
-        let table = Table { slots: Slots::default(), round: VecDeque::new(), arrived: Vec::new() };
+        let (slots, round, arrived) = (Slots::default(), VecDeque::new(), Vec::new());
+        let table = Table { slots, round, new_count: 0, arrived };
         Self { inbox: BriefMutex::new(inbox), wait: WaitQueue::new(), table: BriefMutex::new(table) }
     }
 
@@ -167,25 +189,26 @@ impl<T: Registered> PollQueue<T> {
     }
 
     /// Looks at each entry of the round once, those included that have come, until `found` is full. `look` says whether the entry stays;
-    /// it runs under `table`. Whether the caller is to write to the descriptor, which it has emptied before.
+    /// it runs under `table`. The caller has emptied the descriptor before.
     #[inline]
-    #[must_use = "a write may be owed"]
     pub fn collect<C>(
         &self,
         found: &mut C,
         is_full: impl Fn(&C) -> bool,
         look: impl Fn(&mut C, &Arc<T>, Held) -> bool,
-    ) -> bool {
-        let Table { slots, round, arrived } = &mut *self.table.lock();
+    ) -> Owed {
+        let Table { slots, round, new_count, arrived } = &mut *self.table.lock();
         let has_descriptor = {
             let mut inbox = self.inbox.lock();
             std::mem::swap(&mut inbox.list, arrived);
+            inbox.is_left = false;
             let has_one = inbox.descriptor != Descriptor::None;
             if has_one {
                 inbox.descriptor = Descriptor::Quiet;
             }
             has_one
         };
+        *new_count += arrived.len();
         round.extend(arrived.drain(..).map(|entry| Held { entry, is_reported: false }));
         for _ in 0..round.len() {
             if is_full(found) {
@@ -195,8 +218,28 @@ impl<T: Registered> PollQueue<T> {
             let first = First(round);
             let stays = slots.get(held.entry).is_some_and(|registration| look(found, registration, held));
             first.done(stays.then_some(Held { is_reported: true, ..held }));
+            *new_count -= usize::from(!held.is_reported);
         }
-        has_descriptor && !round.is_empty() && self.inbox.lock().shows()
+        let is_left = *new_count > 0;
+        if is_left || (has_descriptor && !round.is_empty()) {
+            self.show_rest(is_left)
+        } else {
+            Owed::default()
+        }
+    }
+
+    /// A look of a [`collect`](Self::collect) has panicked: entries that it has not come to are for other threads, too.
+    #[cold]
+    pub fn give_up(&self) -> Owed {
+        let table = self.table.lock();
+        self.show_rest(table.new_count > 0)
+    }
+
+    /// There is something in the round. Under `table`.
+    fn show_rest(&self, is_left: bool) -> Owed {
+        let mut inbox = self.inbox.lock();
+        inbox.is_left |= is_left;
+        Owed { write: inbox.shows(), wake: is_left && self.wait.notify().is_wake_owed() }
     }
 
     /// Announces a poller that has found nothing.
@@ -204,7 +247,7 @@ impl<T: Registered> PollQueue<T> {
         let mut inbox = self.inbox.lock();
         if std::mem::take(&mut inbox.is_interrupted) {
             Idle::Interrupted
-        } else if inbox.list.is_empty() {
+        } else if inbox.list.is_empty() && !inbox.is_left {
             Idle::Wait(self.wait.prepare(), inbox.cpu)
         } else {
             Idle::Arrived
@@ -275,10 +318,38 @@ mod tests {
         let [early, late] = [(); 2].map(|()| queue.admit(|numbered| numbered).expect("a number"));
         assert!(!queue.push(early.raise(1).expect("it was idle")), "no thread sleeps");
         assert!(matches!(queue.idle(), Idle::Arrived));
-        assert!(!queue.collect(&mut (), |()| false, |(), _, _| false), "there is no descriptor");
+        let owed = queue.collect(&mut (), |()| false, |(), _, _| false);
+        assert_eq!(owed, Owed::default(), "there is no descriptor");
         assert_eq!(queue.close().count(), 2);
         queue.forget(&early);
         assert!(!queue.push(late.raise(1).expect("it was idle")));
+        assert!(matches!(queue.idle(), Idle::Wait(..)));
+    }
+
+    #[test]
+    fn entries_that_a_full_collect_has_not_looked_at_are_there_for_other_threads() {
+        let queue = PollQueue::new();
+        let registrations = [(); 3].map(|()| queue.admit(|numbered| numbered).expect("a number"));
+        let collects = |most: usize| {
+            let look = |found: &mut usize, _: &Arc<Numbered>, _| {
+                *found += 1;
+                true
+            };
+            queue.collect(&mut 0, |found| *found == most, look)
+        };
+        assert_eq!(collects(usize::MAX), Owed::default());
+        for registration in &registrations {
+            assert!(!queue.push(registration.raise(1).expect("it was idle")), "no thread sleeps");
+        }
+        assert_eq!(collects(1), Owed::default(), "no thread sleeps");
+        assert!(matches!(queue.idle(), Idle::Arrived), "two were not looked at");
+        assert_eq!(collects(1), Owed::default());
+        assert!(matches!(queue.idle(), Idle::Arrived), "one was not looked at");
+        assert_eq!(collects(1), Owed::default());
+        // All stay, and each was reported once.
+        let Idle::Wait(ticket, _) = queue.idle() else { panic!("nothing is new") };
+        assert_eq!(queue.wait(ticket, Some(Instant::now()), Spin::OFF), Woken::TimedOut);
+        assert_eq!(collects(1), Owed::default(), "it left nothing new");
         assert!(matches!(queue.idle(), Idle::Wait(..)));
     }
 
@@ -289,9 +360,9 @@ mod tests {
         assert!(!queue.push(one.raise(1).expect("it was idle")));
         assert!(queue.describe(), "an entry has come before");
         assert!(!queue.push(two.raise(1).expect("it was idle")), "it is shown already");
-        assert!(queue.collect(&mut (), |()| false, |(), _, _| true), "entries stay");
+        assert!(queue.collect(&mut (), |()| false, |(), _, _| true).write, "entries stay");
         assert!(!queue.interrupt(), "it is shown already");
-        assert!(!queue.collect(&mut (), |()| false, |(), _, _| false), "none stays");
+        assert!(!queue.collect(&mut (), |()| false, |(), _, _| false).write, "none stays");
         assert!(queue.interrupt());
     }
 }

@@ -254,7 +254,7 @@ impl Poll {
             panics::catch(PanicSource::Protocol, "a look at a socket of a Poll", || collect(queue, events));
         found.or_else(|caught| {
             // Registrations not looked at are still there.
-            queue.show();
+            queue.settle(queue.list.give_up());
             let error = self.report(caught);
             if events.is_empty() { Err(error) } else { Ok(()) }
         })
@@ -268,9 +268,7 @@ impl Poll {
 /// Looks at the held and the new registrations, each once, until the events are full.
 fn collect(queue: &Queue, events: &mut Events) {
     queue.hide();
-    if queue.list.collect(events, Events::is_full, look) {
-        queue.show();
-    }
+    queue.settle(queue.list.collect(events, Events::is_full, look));
 }
 
 /// Looks at one registration, and notes its event, if any. Whether the poller goes on holding it.

@@ -72,7 +72,7 @@ impl Set {
     fn wait(&self) -> usize {
         self.is_readable.store(false, Ordering::SeqCst);
         let mut found = 0;
-        let owes_write = self.queue.collect(
+        let owed = self.queue.collect(
             &mut found,
             |_| false,
             |found, registration, held| {
@@ -81,7 +81,7 @@ impl Set {
                 event.stays
             },
         );
-        if owes_write {
+        if owed.write {
             self.is_readable.store(true, Ordering::SeqCst);
         }
         found

@@ -10,7 +10,7 @@ use std::task::Waker;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use sockeye_sync::poll_queue::{Idle, PollQueue};
+use sockeye_sync::poll_queue::{self, Idle, PollQueue};
 use sockeye_sync::polled::{Held, Polled, Source, Way};
 use sockeye_sync::slots::{Numbered, Registered};
 use sockeye_sync::{BriefMutex, Poller, Spin, WaitList};
@@ -145,8 +145,8 @@ fn look(registration: &Registration, held: Held) -> bool {
 }
 
 fn collect(queue: &Queue) {
-    let owes_write = queue.collect(&mut (), |()| false, |(), registration, held| look(registration, held));
-    assert!(!owes_write, "there is no descriptor");
+    let owed = queue.collect(&mut (), |()| false, |(), registration, held| look(registration, held));
+    assert_eq!(owed, poll_queue::Owed::default(), "there is no descriptor, and nothing is left");
 }
 
 /// How often a round reports a socket. No other thread is at it.
@@ -161,6 +161,33 @@ fn wait_for(queue: &Queue, socket: &Socket) {
     loop {
         collect(queue);
         if socket.reports() > 0 {
+            return;
+        }
+        match queue.idle() {
+            Idle::Interrupted => panic!("no thread has"),
+            Idle::Arrived => {}
+            Idle::Wait(ticket, _) => {
+                queue.wait(ticket, None, Spin::OFF);
+            }
+        }
+    }
+}
+
+/// The wait of one of several threads, with room for one event.
+fn wait_for_one(queue: &Queue) {
+    loop {
+        let mut found = 0;
+        let is_full = |found: &usize| *found == 1;
+        let owed = queue.collect(&mut found, is_full, |found, registration, held| {
+            let before = registration.socket.reports();
+            let stays = look(registration, held);
+            *found += registration.socket.reports() - before;
+            stays
+        });
+        if owed.wake {
+            queue.wake();
+        }
+        if found == 1 {
             return;
         }
         match queue.idle() {
@@ -335,6 +362,28 @@ fn a_look_panics(is_later: bool) {
 fn a_check_that_panics_loses_no_entry() {
     for is_later in [false, true] {
         check_bounded(move || a_look_panics(is_later));
+    }
+}
+
+/// One of two threads takes over the entries of two sockets and has room for one event: the other thread gets the other event.
+#[test]
+fn an_entry_that_a_thread_leaves_is_found_by_another_one() {
+    for way in [OWNED, Way::Level, Way::Edge] {
+        check_bounded(move || {
+            let (queue, sockets) = (Arc::new(Queue::new()), [Socket::new(), Socket::new()]);
+            for socket in &sockets {
+                register(&queue, socket, way);
+            }
+            let other = queue.clone();
+            let other = thread::spawn(move || wait_for_one(&other));
+            sockets.iter().for_each(|socket| socket.deliver());
+            wait_for_one(&queue);
+            other.join().unwrap();
+            if way == Way::Edge {
+                assert!(sockets.iter().all(|socket| socket.reports() == 1));
+            }
+            sockets.iter().for_each(|socket| deregister(&queue, socket));
+        });
     }
 }
 

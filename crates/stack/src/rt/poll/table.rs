@@ -8,7 +8,7 @@
 use std::io;
 
 use sockeye_sync::facade::{Arc, OnceLock};
-use sockeye_sync::poll_queue::PollQueue;
+use sockeye_sync::poll_queue::{Owed, PollQueue};
 use sockeye_sync::slots::{Entry, Numbered};
 
 use super::registration::Registration;
@@ -35,6 +35,17 @@ impl Queue {
         self.show();
     }
 
+    /// What is owed after a look at the list; outside all locks.
+    #[inline]
+    pub(super) fn settle(&self, owed: Owed) {
+        if owed.wake {
+            self.list.wake();
+        }
+        if owed.write {
+            self.show();
+        }
+    }
+
     /// Ends one wait, or the next one.
     pub(super) fn interrupt(&self) {
         if self.list.interrupt() {
@@ -58,7 +69,7 @@ impl Queue {
     }
 
     /// Makes the descriptor readable, if there is one.
-    pub(super) fn show(&self) {
+    fn show(&self) {
         if let Some(signal) = self.descriptor.get() {
             signal.show();
         }
