@@ -23,7 +23,7 @@ impl Sock {
     /// The peer, wherever it is stored.
     pub fn current_peer(&self) -> Option<Arc<Pcb>> {
         if self.pcb.kind.is_connected() {
-            return self.peer.clone();
+            return self.connection();
         }
         Chosen::with_datagram_peer(self.core(), &self.pcb, self.peer.as_ref(), Arc::clone)
     }
@@ -40,7 +40,7 @@ impl Sock {
 
     pub fn set_passcred(&self, passcred: bool) {
         self.pcb.options.passcred.store(passcred, Ordering::Relaxed);
-        let Some(peer) = self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()) else { return };
+        let Some(peer) = self.connection() else { return };
         let wants_creds = passcred || peer.options.passcred.load(Ordering::Relaxed);
         self.pcb.so.lock().wants_creds = wants_creds;
         peer.so.lock().wants_creds = wants_creds;
@@ -49,11 +49,11 @@ impl Sock {
     pub fn set_sndbuf(&self, bytes: usize) {
         let bytes = clamped(bytes);
         self.pcb.options.sndbuf.store(bytes, Ordering::Relaxed);
-        if let Some(peer) = self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()) {
+        if let Some(peer) = self.connection() {
             let mut wakes = Wakes::new(self.core());
             let mut so = peer.so.lock();
             so.hiwat = bytes as usize;
-            wakes.writers(peer, &mut so);
+            wakes.writers(&peer, &mut so);
             drop(so);
             wakes.fire();
         }

@@ -93,8 +93,8 @@ impl Drop for Unfinished<'_, '_> {
 #[cold]
 #[inline(never)]
 fn break_off(sock: &Sock) {
-    if let Some(peer) = sock.peer.as_ref().filter(|_| sock.pcb.kind.is_connected()) {
-        break_both(sock.core(), &sock.pcb, peer);
+    if let Some(peer) = sock.connection() {
+        break_both(sock.core(), &sock.pcb, &peer);
     }
 }
 

@@ -29,23 +29,19 @@ use crate::rt::wake::Wake;
 #[derive(Clone)]
 pub(crate) struct End {
     pcb: Arc<Pcb>,
+    /// Of a connected socket.
     peer: Option<Arc<Pcb>>,
 }
 
 impl End {
     pub fn of(sock: &Sock) -> Self {
-        Self { pcb: Arc::clone(&sock.pcb), peer: sock.peer.clone() }
-    }
-
-    /// The peer of a connected socket.
-    fn connected(&self) -> Option<&Arc<Pcb>> {
-        self.peer.as_ref().filter(|_| self.pcb.kind.is_connected())
+        Self { pcb: Arc::clone(&sock.pcb), peer: sock.connection() }
     }
 
     /// Lists a registration.
     fn list(&self, registration: &Arc<Registration>) -> io::Result<()> {
         registration::add(&mut self.pcb.so.lock().readers, registration)?;
-        let Some(peer) = self.connected() else { return Ok(()) };
+        let Some(peer) = &self.peer else { return Ok(()) };
         let added = registration::add(&mut peer.so.lock().writers, registration);
         if added.is_err() {
             let gone = registration::remove(&mut self.pcb.so.lock().readers, registration.queue());
@@ -88,7 +84,7 @@ impl Target for End {
 
     fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
         let gone = registration::remove(&mut self.pcb.so.lock().readers, queue);
-        if let Some(peer) = self.connected() {
+        if let Some(peer) = &self.peer {
             let second = registration::remove(&mut peer.so.lock().writers, queue);
             drop(second);
         }
@@ -97,7 +93,7 @@ impl Target for End {
 
     fn ready(&self) -> Ready {
         match self.pcb.kind {
-            Kind::Stream | Kind::Seqpacket => sock::readiness(&self.pcb, self.connected()),
+            Kind::Stream | Kind::Seqpacket => sock::readiness(&self.pcb, self.peer.as_ref()),
             Kind::Datagram => self.datagram_ready(),
         }
     }

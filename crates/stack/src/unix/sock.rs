@@ -40,7 +40,7 @@ impl Clone for Sock {
     fn clone(&self) -> Self {
         // SeqCst: see `collect`.
         self.pcb.users.fetch_add(1, Ordering::SeqCst);
-        Self { pcb: Arc::clone(&self.pcb), peer: self.peer.clone(), stack: self.stack.clone() }
+        Self { pcb: Arc::clone(&self.pcb), peer: self.known_peer(), stack: self.stack.clone() }
     }
 }
 
@@ -49,8 +49,7 @@ impl Drop for Sock {
         // SeqCst: the thread that takes the count to 0 has seen the writes of the other handles; and see
         // `collect`.
         if self.pcb.users.fetch_sub(1, Ordering::SeqCst) == 1 {
-            let found = || self.pcb.peer.get()?.upgrade();
-            let peer = self.peer.take().or_else(found);
+            let peer = self.known_peer();
             panics::contain(self.core(), PanicSource::Protocol, "close", || {
                 close(self.core(), &self.pcb, peer.as_ref());
             });
@@ -114,7 +113,17 @@ impl Sock {
         self.stack.core_in_use()
     }
 
-    /// The peer of a connected socket.
+    /// [`peer`](Self::peer), or that of a socket which has connected since this handle was made.
+    fn known_peer(&self) -> Option<Arc<Pcb>> {
+        self.peer.clone().or_else(|| self.pcb.peer.get()?.upgrade())
+    }
+
+    /// The peer of a connected socket, whichever of its handles this is.
+    pub fn connection(&self) -> Option<Arc<Pcb>> {
+        self.known_peer().filter(|_| self.pcb.kind.is_connected())
+    }
+
+    /// The peer of a connected socket, by a handle of the connection.
     #[inline]
     pub fn connected(&self) -> Result<&Arc<Pcb>, Errno> {
         self.peer.as_ref().ok_or(Errno::NOTCONN)
@@ -154,14 +163,14 @@ impl Sock {
 
     /// shutdown(2): reading, writing.
     pub fn shutdown(&self, read: bool, write: bool) {
-        let (pcb, peer) = (&self.pcb, self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()));
+        let (pcb, peer) = (&self.pcb, self.connection());
         let mut wakes = Wakes::new(self.core());
-        Chosen::exclusive(self.core(), pcb, peer.map(|peer| &**peer), || {
+        Chosen::exclusive(self.core(), pcb, peer.as_deref(), || {
             if read {
                 shut(pcb, &mut wakes);
             }
             if write {
-                match peer {
+                match &peer {
                     Some(peer) => shut(peer, &mut wakes),
                     None => {
                         pcb.so.lock().send_shut = true;
@@ -170,8 +179,8 @@ impl Sock {
                 }
             }
         });
-        announce(pcb, peer, &mut wakes);
-        if let Some(peer) = peer {
+        announce(pcb, peer.as_ref(), &mut wakes);
+        if let Some(peer) = &peer {
             announce(peer, Some(pcb), &mut wakes);
         }
         wakes.fire();

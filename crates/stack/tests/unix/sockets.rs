@@ -1,9 +1,15 @@
 //! The list of a stack's UNIX-domain sockets, under each setting of the locks.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
 
 use crate::common::settings::{Setting, UnixLocking};
-use sockeye::unix::{SocketInfo, SocketKind, UnixDatagram, UnixListener, UnixSeqpacket, UnixStream};
+use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
+use sockeye::unix::{
+    MsgFlags, RecvAncillary, SocketAddr, SocketInfo, SocketKind, UnixDatagram, UnixListener, UnixSeqpacket,
+    UnixSocket, UnixStream,
+};
 use sockeye::{Config, Stack};
 
 fn stacks() -> impl Iterator<Item = Stack> {
@@ -80,4 +86,57 @@ fn pairs_and_datagram_sockets_are_listed_with_their_destinations() {
 
 fn is_datagram(socket: &SocketInfo) -> bool {
     socket.kind == SocketKind::Datagram
+}
+
+/// A socket, the stream that it has become, and the stream that was accepted.
+fn connected(stack: &Stack) -> (UnixSocket, UnixStream, UnixStream) {
+    let name = SocketAddr::from_abstract_name("handles").unwrap();
+    let listener = UnixListener::bind_addr_on(stack, &name).unwrap();
+    let socket = UnixSocket::new_stream(stack);
+    let stream = socket.connect(&name).unwrap();
+    let server = listener.accept().unwrap().0;
+    server.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    (socket, stream, server)
+}
+
+#[test]
+fn a_socket_remains_a_handle_of_the_stream_that_it_becomes() {
+    for stack in stacks() {
+        let (socket, mut stream, mut server) = connected(&stack);
+        socket.set_passcred(true).unwrap();
+        server.write_all(b"x").unwrap();
+        let mut ancillary = RecvAncillary::with_capacity(0);
+        let mut byte = [0];
+        let bufs = &mut [std::io::IoSliceMut::new(&mut byte)];
+        stream.recv_msg(bufs, &mut ancillary, MsgFlags::NONE).unwrap();
+        assert!(
+            ancillary.credentials().is_some_and(|creds| creds.pid != 0),
+            "its peer knows that they are wanted"
+        );
+        socket.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(server.read(&mut [0]).unwrap(), 0, "the peer is told");
+        assert_eq!(stream.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+    }
+}
+
+#[test]
+fn a_set_has_a_stream_once_whichever_handle_it_was_given_by() {
+    for stack in stacks() {
+        let (socket, stream, _server) = connected(&stack);
+        let poll = Poll::new(Duration::ZERO);
+        let mut events = Events::with_capacity(8);
+        let writable = (Token(1), Interest::WRITABLE, Trigger::Level);
+        poll.register(&socket, writable.0, writable.1, writable.2).unwrap();
+        assert_eq!(poll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1);
+        let event = events.iter().next().unwrap();
+        assert!(event.is_writable() && !event.is_hung_up());
+        stream.set_nonblocking(true).unwrap();
+        while (&stream).write(&[0; 4096]).is_ok() {}
+        assert_eq!(poll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0, "it is full");
+        poll.deregister(&stream).unwrap();
+        for _ in 0..2 {
+            poll.register(&stream, writable.0, writable.1, writable.2).unwrap();
+            poll.deregister(&socket).unwrap();
+        }
+    }
 }
