@@ -11,7 +11,7 @@ use super::addr::SocketAddr;
 use super::ancillary::UCred;
 use super::locking::{Chosen, Locking};
 use super::pcb::{Kind, Pcb};
-use super::sock::Sock;
+use super::sock::{Sock, wants_creds};
 use super::wakes::Wakes;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 
@@ -41,9 +41,10 @@ impl Sock {
     pub fn set_passcred(&self, passcred: bool) {
         self.pcb.options.passcred.store(passcred, Ordering::Relaxed);
         let Some(peer) = self.connection() else { return };
-        let wants_creds = passcred || peer.options.passcred.load(Ordering::Relaxed);
-        self.pcb.so.lock().wants_creds = wants_creds;
-        peer.so.lock().wants_creds = wants_creds;
+        for pcb in [&self.pcb, &peer] {
+            let mut so = pcb.so.lock();
+            so.wants_creds = wants_creds(&self.pcb, &peer);
+        }
     }
 
     pub fn set_sndbuf(&self, bytes: usize) {
@@ -412,3 +413,34 @@ macro_rules! bind_methods {
     };
 }
 pub(super) use bind_methods;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Config, Stack};
+
+    #[test]
+    fn a_wish_for_credentials_stands_while_the_other_end_takes_its_own_back() {
+        let stack = Stack::new(Config { workers: 0, ..Config::default() }).unwrap();
+        let (a, b) = Sock::pair(&stack, Kind::Stream).unwrap();
+        b.set_passcred(true);
+        std::thread::scope(|scope| {
+            let held = b.pcb.so.lock();
+            scope.spawn(|| b.set_passcred(false));
+            while b.pcb.options.passcred.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            // It comes to the lock, if it is not there yet.
+            std::thread::sleep(Duration::from_millis(20));
+            a.pcb.so.lock().wants_creds = false;
+            scope.spawn(|| a.set_passcred(true));
+            while !a.pcb.so.lock().wants_creds {
+                std::thread::yield_now();
+            }
+            drop(held);
+        });
+        assert!(a.pcb.so.lock().wants_creds && b.pcb.so.lock().wants_creds);
+    }
+}

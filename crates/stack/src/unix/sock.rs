@@ -190,16 +190,21 @@ impl Sock {
 /// Connects two pcbs that no other thread knows yet, or whose connecting side no other thread uses.
 pub(crate) fn connect_pcbs(core: &Env, a: &Arc<Pcb>, b: &Arc<Pcb>) {
     Chosen::link(core, a, b);
-    let wants = |pcb: &Pcb| pcb.options.passcred.load(Ordering::Relaxed);
-    let wants_creds = wants(a) || wants(b);
     for (own, peer) in [(a, b), (b, a)] {
         // Relaxed: for diagnosis.
         own.peer_serial.store(peer.serial, Ordering::Relaxed);
         let mut so = own.so.lock();
         so.is_connected = true;
         so.hiwat = peer.options.sndbuf.load(Ordering::Relaxed) as usize;
-        so.wants_creds = wants_creds;
+        so.wants_creds = wants_creds(own, peer);
     }
+}
+
+/// Whether one of two connected sockets wants credentials. For the flag of either, under its mutex: of several threads that set an option and then the
+/// flags, the last one in there finds what all have set.
+pub(crate) fn wants_creds(a: &Pcb, b: &Pcb) -> bool {
+    // Relaxed: the mutex orders the stores of earlier sections' threads before this.
+    [a, b].iter().any(|pcb| pcb.options.passcred.load(Ordering::Relaxed))
 }
 
 /// `alert` says whether senders have to look into `so`.
