@@ -51,15 +51,18 @@ pub(crate) fn deliver(cx: &mut Context<'_>, segment: Routed) {
     values::bury(cx);
 }
 
-/// [`deliver`] of a SYN that the listener's application has said yes to, with what it sends along.
-pub(crate) fn admit(cx: &mut Context<'_>, segment: Routed, value: Option<Value>) {
+/// [`deliver`] of a SYN that the application of the listener `bind_id` has said yes to, with what it sends along.
+pub(crate) fn admit(cx: &mut Context<'_>, segment: Routed, bind_id: u64, value: Option<Value>) {
     let carried = value.map(|value| Carried::new(value, &cx.core.dropped_values));
-    look_up(cx, segment, Some(Admitted(carried)));
+    look_up(cx, segment, Some(Admitted { bind_id, carried }));
     values::bury(cx);
 }
 
-/// The application has said yes.
-struct Admitted(Option<Carried>);
+/// The application of a listener has said yes.
+struct Admitted {
+    bind_id: u64,
+    carried: Option<Carried>,
+}
 
 fn look_up(cx: &mut Context<'_>, segment: Routed, admitted: Option<Admitted>) {
     let core = cx.core;
@@ -68,9 +71,11 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, admitted: Option<Admitted>) {
     // A listener is looked up before the shard is locked: the bind table ranks above it.
     let is_syn = closed::listen(&header) == ListenAction::Syn;
     let mut listener = if is_syn { core.ports.listener(&tuple.local, hash, cx.cpu) } else { None };
+    // Another listener may have come since, which has not been asked, and for which the value is not.
+    let admitted =
+        admitted.filter(|admitted| listener.as_ref().is_some_and(|l| l.bind_id == admitted.bind_id));
     let is_admitted = admitted.is_some();
-    if let Some(Admitted(Some(carried))) = admitted {
-        // Without a listener it goes no further.
+    if let Some(Admitted { carried: Some(carried), .. }) = admitted {
         listener = listener.map(|listener| Replica::carrying(&listener, carried));
     }
     let mut shard = core.demux.shard(hash);

@@ -1,6 +1,8 @@
 //! Values that a SYN hook sends along: to the accepted stream, or dropped with the handshake, outside all locks.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -268,4 +270,45 @@ fn a_value_survives_until_there_is_room_in_the_accept_queue() {
     host.ack(2, &answers[1]);
     let second = host.accept().unwrap();
     assert_eq!([first, second].map(|stream| stream.take_accept_value::<u16>()), [Some(1), Some(2)]);
+}
+
+/// A listener is closed, or has a more specific one beside it, while a SYN waits for its decision.
+#[test]
+fn a_yes_is_no_yes_of_a_listener_that_has_come_since() {
+    for is_more_specific in [false, true] {
+        let stack = crate::common::stack_with(|config| config.workers = 0);
+        let bind = |addr: SocketAddr| {
+            let mut socket = TcpSocket::new_v4(&stack);
+            socket.set_reuse_port(true);
+            socket.bind(addr).unwrap();
+            let listener = socket.listen(8).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            listener
+        };
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let keep = Arc::clone(&kept);
+        let before = bind(([0, 0, 0, 0], 0).into());
+        before.set_syn_hook(Some(Box::new(move |syn: Syn| keep.lock().unwrap().push(syn))));
+        let addr = SocketAddr::from(([127, 0, 0, 1], before.local_addr().unwrap().port()));
+        let mut socket = TcpSocket::new_v4(&stack);
+        socket.set_nonblocking(true);
+        let client = socket.connect(addr).unwrap();
+        let syn = kept.lock().unwrap().pop().unwrap();
+        let before = is_more_specific.then_some(before);
+        let after = bind(addr);
+        let refused = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&refused);
+        after.set_syn_hook(Some(Box::new(move |syn: Syn| {
+            count.fetch_add(1, Ordering::SeqCst);
+            syn.refuse();
+        })));
+        let value = Arc::new(());
+        syn.accept_with(Arc::clone(&value));
+        assert_eq!(refused.load(Ordering::SeqCst), 1, "the new listener's hook is asked");
+        assert_eq!(Arc::strong_count(&value), 1, "the value is dropped");
+        assert_eq!(client.take_error().unwrap().map(|e| e.kind()), Some(ErrorKind::ConnectionRefused));
+        for listener in [Some(&after), before.as_ref()].into_iter().flatten() {
+            assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        }
+    }
 }

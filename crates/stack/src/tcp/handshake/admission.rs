@@ -17,7 +17,9 @@
 //! listener, and of one source (an IPv4 address, or the first 64 bits of an IPv6 one) [`SOURCE_MAX`], so that one peer whose SYNs take long to decide
 //! on leaves room for others. SYNs beyond that are dropped and counted (`listen_overflows`), and the peers try again. Sources can be forged: a peer
 //! that forges four of them fills the table, as the questions are the application's to answer and cannot be taken back. A decision finds the stack
-//! gone, the listener closed or the name taken meanwhile, and then acts as on a SYN that comes now.
+//! gone, the listener closed or the name taken meanwhile, and then acts as on a SYN that comes now. So does a yes where the SYN would now go to another
+//! listener (one that is bound to the port in place of the closed one, a more specific one, another one of an SO_REUSEPORT group): that listener's
+//! application is asked, if it wants to be, and the value that comes with the yes is dropped.
 //!
 //! Rank: `undecided` and `hook` are leaves; the hook is called with no lock in hand, like a task's waker.
 //! Does not depend on handshakes. Tests: `tests/tcp/admission.rs`.
@@ -201,7 +203,8 @@ impl Syn {
         self.header.options.mss
     }
 
-    /// Continues the handshake; `accept` returns the connection when it has ended. Never blocks.
+    /// Continues the handshake; `accept` returns the connection when it has ended. If another listener has taken the
+    /// place of the one whose hook was asked, its own hook decides, as about a SYN that arrives now. Never blocks.
     pub fn accept(self) {
         self.go_on(None);
     }
@@ -212,8 +215,8 @@ impl Syn {
     /// Such a handshake never uses a SYN cookie ([`TcpConfig::syn_cookies`](crate::TcpConfig::syn_cookies)), which
     /// could not carry the value: it takes a place among the half-open connections, and displaces the oldest if they
     /// are full. The value is dropped if the handshake does not lead to an accepted stream: the peer resets it or does
-    /// not finish it within a minute, it is displaced, the listener or the stack ends, or another connection has the
-    /// same addresses and ports. The drop happens on a thread of the stack or of a caller, with no lock held. It may
+    /// not finish it within a minute, it is displaced, the listener or the stack ends, another listener has taken its
+    /// place, or another connection has the same addresses and ports. The drop happens on a thread of the stack or of a caller, with no lock held. It may
     /// use sockets, and should not block; a panic in it is caught and reported
     /// ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)).
     ///
@@ -237,13 +240,13 @@ impl Syn {
     }
 
     fn go_on(self, value: Option<Value>) {
-        let (stack, segment) = (self.stack.clone(), self.segment());
+        let (stack, segment, bind_id) = (self.stack.clone(), self.segment(), self.listener.bind_id);
         // Before the SYN comes again, lest it be taken for its own repetition.
         drop(self);
         if let Some(stack) = stack.upgrade()
             && let Ok(core) = stack.core::<Core>()
         {
-            Context::run(core, |cx| route::admit(cx, segment, value));
+            Context::run(core, |cx| route::admit(cx, segment, bind_id, value));
         }
     }
 
