@@ -252,6 +252,38 @@ fn a_hook_may_use_sockets_of_its_own() {
     assert_eq!(TcpStream::connect_on(&stack, addr).unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
 
+/// Connects when it is dropped.
+struct Connects {
+    stack: Stack,
+    to: SocketAddr,
+    result: Arc<Mutex<Option<std::io::Result<TcpStream>>>>,
+}
+
+impl Drop for Connects {
+    fn drop(&mut self) {
+        let result = TcpStream::connect_on(&self.stack, self.to);
+        *self.result.lock().unwrap() = Some(result);
+    }
+}
+
+#[test]
+fn a_listener_that_is_dropped_has_ended_when_its_hook_is_dropped() {
+    let stack = stack();
+    let listener = listener(&stack, Syn::refuse);
+    let result = Arc::new(Mutex::new(None));
+    let to = listener.local_addr().unwrap();
+    let connects = Connects { stack: stack.clone(), to, result: Arc::clone(&result) };
+    listener.set_syn_hook(Some(Box::new(move |syn: Syn| {
+        let _kept = &connects;
+        syn.refuse();
+    })));
+    assert_eq!(TcpStream::connect_on(&stack, to).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    drop(listener);
+    let result = result.lock().unwrap().take();
+    let result = result.expect("the hook is dropped with its listener");
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
 fn any(stack: &Stack, change: impl FnOnce(&mut TcpSocket)) -> std::io::Result<TcpListener> {
     let mut socket = TcpSocket::new_v4(stack);
     socket.set_transparent(true);

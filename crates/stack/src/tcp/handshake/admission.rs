@@ -132,6 +132,13 @@ impl Admission {
         // Outside the lock: dropping the closure's captures may run any code.
         panics::release(core, PanicSource::Hook, "drop of a SYN hook", before);
     }
+
+    /// Drops the hook of a listener that has ended. It still [`asks`](Self::asks): a SYN that found the listener before its end is dropped,
+    /// not answered unasked.
+    pub fn end(&self, core: &Core) {
+        let hook = self.hook.lock().take();
+        panics::release(core, PanicSource::Hook, "drop of a SYN hook", hook);
+    }
 }
 
 /// A question that is on its way to the application.

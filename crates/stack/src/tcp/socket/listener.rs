@@ -181,8 +181,6 @@ impl Drop for TcpListener {
         if listener.users.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        // The hook may keep SYNs, which keep this listener: without it they let go of each other.
-        listener.admission.set(core, None);
         core.ports.unbind(listener.bind_id, listener.local.port);
         // Outside the listener's mutex: a registration may be the last to hold another socket.
         let _registrations = Context::run(core, |cx| {
@@ -196,6 +194,8 @@ impl Drop for TcpListener {
         core.demux
             .each_shard(|shard| shard.half_open.retain(|_, replica| replica.bind_id != listener.bind_id));
         Context::run(core, values::bury);
+        // Last: dropping the hook's captures may run any code. They may have SYNs, which keep this listener.
+        listener.admission.end(core);
     }
 }
 
