@@ -52,10 +52,12 @@ impl Handle {
 
     fn bind_to(&self, addr: SocketAddr) -> io::Result<()> {
         let (core, pcb) = (self.core(), &self.pcb);
-        let local = endpoint(pcb, addr)?;
-        if addr.is_ipv4() && pcb.is_v6 {
-            return Err(Errno::INVAL.into());
-        }
+        let local = match endpoint(pcb, addr) {
+            // A mapped address, on a socket that takes none: as on Linux, this is no question of routes here.
+            Err(Errno::NETUNREACH) => return Err(Errno::INVAL.into()),
+            Ok(_) if pcb.is_v6 && addr.is_ipv4() => return Err(Errno::INVAL.into()),
+            local => local?,
+        };
         scope::check_bind(core, &addr)?;
         let is_own = local.addr.is_unspecified()
             || core.netifs.is_local(local.addr)

@@ -346,3 +346,51 @@ fn a_free_port_stays_free_of_connections_until_its_socket_listens() {
         scope.spawn(listen);
     });
 }
+
+/// IPV6_V6ONLY: bind and connect refuse the IPv4 addresses that an IPv6 socket has otherwise, each with its own error.
+#[test]
+fn a_socket_of_ipv6_alone_takes_no_mapped_address() {
+    let stack = Stack::new(Config { workers: 1, ..Config::default() }).expect("a stack starts");
+    let server = TcpListener::bind_on(&stack, "127.0.0.1:0").expect("a free port");
+    let mapped = |port| SocketAddr::from(([0, 0, 0, 0, 0, 0xffff, 0x7f00, 1], port));
+    let only_v6 = || {
+        let mut socket = TcpSocket::new_v6(&stack);
+        socket.set_only_v6(true);
+        socket
+    };
+    let bound = || {
+        let mut socket = only_v6();
+        socket.bind("[::]:0".parse().expect("an address")).expect("a free port");
+        socket
+    };
+    let to = mapped(server.local_addr().expect("it is bound").port());
+    let ours = [
+        only_v6().bind(mapped(0)).err(),
+        only_v6().bind("127.0.0.1:0".parse().expect("an address")).err(),
+        only_v6().connect(to).err(),
+        bound().connect(to).err(),
+    ];
+    let numbers = |errors: [Option<io::Error>; 4]| errors.map(|error| error.and_then(|e| e.raw_os_error()));
+    let (invalid, unreachable) = (Some(22), Some(101));
+    let expected = [invalid, invalid, unreachable, unreachable];
+    assert_eq!(numbers(ours), expected);
+    if Kernel.bind(6, 0, 0).is_err() {
+        println!("this host has no IPv6: the kernel is left out");
+        return;
+    }
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let to = mapped(server.local_addr().expect("it is bound").port());
+    let only_v6 = || {
+        let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None);
+        let socket = socket.expect("a socket");
+        socket.set_only_v6(true).expect("it is not bound");
+        socket
+    };
+    let kernels = [
+        only_v6().bind(&mapped(0).into()).err(),
+        only_v6().bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).err(),
+        only_v6().connect(&to.into()).err(),
+        Kernel.bind(6, 0, 0).expect("a free port").connect(&to.into()).err(),
+    ];
+    assert_eq!(numbers(kernels), expected);
+}

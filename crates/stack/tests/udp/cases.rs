@@ -287,6 +287,9 @@ fn both_families_on_one_socket<N: Net>(net: &N, story: &mut Story) {
     a.disconnect();
     story.addresses("a", &a);
     let only = Before { is_v6: true, v6_only: true, ..Before::default() };
+    for at in ["[::ffff:127.0.0.1]:0", "127.0.0.1:0"] {
+        story.note(&format!("only IPv6 binds to {at}"), net.bind(only, at.parse().unwrap()).map(drop));
+    }
     let c = net.bind(only, "[::]:0".parse().unwrap()).unwrap();
     story.note("c sends mapped", c.send_to(b"x", mapped));
     story.note("c connects mapped", c.connect(mapped));

@@ -13,7 +13,7 @@ use sockeye_sync::facade::Arc;
 use super::fastopen::FastOpenOptions;
 use super::tos_ttl::TosTtl;
 use super::{TcpListener, TcpStream};
-use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
+use crate::base::addr::{Endpoint, FourTuple, connect_target};
 use crate::base::bind::{ANY_PORT, BindOptions};
 use crate::base::report::Timestamping;
 use crate::config::{BUFFER_MAX, BUFFER_MIN, TcpConfig};
@@ -212,7 +212,8 @@ impl TcpSocket {
         self.settings.reuse_port = reuse;
     }
 
-    /// IPV6_V6ONLY: an IPv6 wildcard listener then leaves IPv4 to other sockets.
+    /// IPV6_V6ONLY: an IPv6 wildcard listener then leaves IPv4 to other sockets, and [`bind`](Self::bind) and
+    /// [`connect`](Self::connect) refuse IPv4-mapped addresses.
     pub fn set_only_v6(&mut self, only: bool) {
         self.settings.v6_only = only;
     }
@@ -262,14 +263,14 @@ impl TcpSocket {
     /// Binds to a local address; port 0 chooses a free port.
     ///
     /// # Errors
-    /// `InvalidInput` (bound already), EINVAL or EAFNOSUPPORT (wrong family), `AddrNotAvailable` (not an address of the stack, or
+    /// `InvalidInput` (bound already), EINVAL or EAFNOSUPPORT (wrong family, or IPv4-mapped with IPV6_V6ONLY), `AddrNotAvailable` (not an address of the stack, or
     /// no free port), `AddrInUse`.
     pub fn bind(&mut self, addr: SocketAddr) -> io::Result<()> {
         let core = self.stack.core::<Core>()?;
         if self.bound.is_some() {
             return Err(Errno::INVAL.into());
         }
-        let local = self.endpoint(addr)?;
+        let local = self.endpoint(addr, Errno::INVAL)?;
         scope::check_bind(core, &addr)?;
         let is_ours = local.addr.is_unspecified() || core.netifs.is_local(local.addr);
         let may_be_foreign = self.settings.transparent && is_host(local.addr);
@@ -362,7 +363,7 @@ impl TcpSocket {
     /// Makes the connection and sends its SYN.
     pub(crate) fn start(mut self, addr: SocketAddr) -> io::Result<TcpStream> {
         let core = self.stack.core::<Core>()?;
-        let mut remote = self.endpoint(addr)?;
+        let mut remote = self.endpoint(addr, Errno::NETUNREACH)?;
         remote.addr = connect_target(remote.addr);
         if remote.port == 0 {
             // No socket can listen there.
@@ -471,13 +472,17 @@ impl TcpSocket {
         }
     }
 
-    /// An address of the caller's in this socket's family.
-    fn endpoint(&self, addr: SocketAddr) -> io::Result<Endpoint> {
+    /// An address of the caller's in this socket's family. `mapped`: the error for an IPv4-mapped one if the socket has IPV6_V6ONLY.
+    fn endpoint(&self, addr: SocketAddr, mapped: Errno) -> io::Result<Endpoint> {
         if addr.is_ipv6() != self.is_v6 {
             // An IPv4 address is too short for an IPv6 socket, as Linux finds first.
             return Err(if self.is_v6 { Errno::INVAL } else { Errno::AFNOSUPPORT }.into());
         }
-        Ok(Endpoint::new(unmapped(addr.ip()), addr.port()))
+        let endpoint = Endpoint::from(addr);
+        if self.is_v6 && self.settings.v6_only && endpoint.addr.is_ipv4() {
+            return Err(mapped.into());
+        }
+        Ok(endpoint)
     }
 
     pub(super) fn wildcard(&self) -> IpAddr {
