@@ -108,6 +108,26 @@ fn a_mark_larger_than_the_buffer_does_not_stall_the_peer() {
 }
 
 #[test]
+fn the_buffer_of_a_connection_follows_the_mark_that_its_socket_had() {
+    let _watchdog = watchdog("the_buffer_of_a_connection_follows_the_mark_that_its_socket_had");
+    const MARK: usize = 1 << 20;
+    let stack = stack();
+    let (mut client, mut server) = pair(&stack, |socket| socket.set_rcvlowat(MARK as u32));
+    for end in [&client, &server] {
+        assert!(end.recv_buffer_size().unwrap() >= 2 * MARK, "it is not smaller");
+    }
+    let writer = thread::spawn(move || {
+        client.write_all(&vec![7; MARK]).unwrap();
+        client
+    });
+    let mut buf = vec![0; MARK];
+    let taken = server.read(&mut buf).unwrap();
+    assert!(taken > MARK - 65_536, "{taken} bytes wait, and the window has room for a segment");
+    server.read_exact(&mut buf[taken..]).unwrap();
+    writer.join().unwrap();
+}
+
+#[test]
 fn the_window_scale_is_that_of_a_buffer_that_was_set_or_of_a_clamp() {
     let _watchdog = watchdog("the_window_scale_is_that_of_a_buffer_that_was_set_or_of_a_clamp");
     let stack = stack();

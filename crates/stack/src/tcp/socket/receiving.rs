@@ -17,7 +17,9 @@ const CLAMP_MIN: u32 = 1_152;
 impl TcpSocket {
     /// SO_RCVLOWAT of the connection, or of a listener's connections: see [`TcpStream::set_rcvlowat`]. Default 1; 0 counts as 1.
     pub fn set_rcvlowat(&mut self, bytes: u32) {
-        self.settings.rcvlowat = bytes.clamp(1, self.settings.rcvlowat_max(self.stack.config().rcvbuf_max));
+        let settings = &mut self.settings;
+        settings.rcvlowat = bytes.clamp(1, settings.rcvlowat_max(self.stack.config().rcvbuf_max));
+        settings.rcvbuf = settings.rcvbuf.max(settings.rcvlowat);
     }
 
     /// TCP_WINDOW_CLAMP of the connection, or of a listener's connections: see [`TcpStream::set_window_clamp`]. Set
