@@ -265,6 +265,20 @@ fn keepalive_uses_the_times_that_were_set_on_the_socket() {
 }
 
 #[test]
+fn a_user_timeout_is_rounded_up_on_a_socket_too() {
+    let stack = crate::common::stack_with(|c| c.workers = 0);
+    let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
+    let mut socket = TcpSocket::new_v4(&stack);
+    socket.set_user_timeout(Some(Duration::from_micros(500))).unwrap();
+    let millisecond = Some(Duration::from_millis(1));
+    assert_eq!(socket.user_timeout(), millisecond);
+    let stream = socket.connect(listener.local_addr().unwrap()).unwrap();
+    assert_eq!(stream.user_timeout().unwrap(), millisecond);
+    stream.set_nodelay(true).unwrap();
+    assert_eq!(stream.user_timeout().unwrap(), millisecond);
+}
+
+#[test]
 fn a_user_timeout_ends_a_connection_whose_data_stays_unacknowledged() {
     let mut world = World::new(|_| {});
     let listener = world.listener();

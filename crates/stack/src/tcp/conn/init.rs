@@ -42,7 +42,7 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
     tcp.writes_first = settings.defers > 0;
     tcp.rcv_lowat = settings.rcvlowat;
     tcp.keepalive = settings.keepalive;
-    tcp.user_timeout = settings.user_timeout;
+    tcp.user_timeout = Duration::from_millis(u64::from(settings.user_timeout_ms));
     tcp.syn_retries = settings.syn_retries_or(tcp.syn_retries);
     tcp.fin_wait_2 = Duration::from_millis(u64::from(settings.fin_timeout_ms));
     tcp.rto_max = Duration::from_millis(u64::from(settings.rto_max_ms));
@@ -72,8 +72,7 @@ pub(crate) fn make(
         options.path.note(core.ip.path_mtus.get(&core.key, remote, core.clock.now()));
     }
     options.linger_ms.store(settings.linger_ms, Ordering::Relaxed);
-    let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);
-    options.user_timeout_ms.store(user_timeout_ms, Ordering::Relaxed);
+    options.user_timeout_ms.store(settings.user_timeout_ms, Ordering::Relaxed);
     options.syn_retries.store(tcp.syn_retries, Ordering::Relaxed);
     options.fin_timeout_ms.store(settings.fin_timeout_ms, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();

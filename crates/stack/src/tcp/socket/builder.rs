@@ -56,8 +56,8 @@ pub(crate) struct SocketSettings {
     /// TCP_WINDOW_CLAMP, or `u32::MAX`.
     pub window_clamp: u32,
     pub keepalive: KeepaliveSettings,
-    /// TCP_USER_TIMEOUT; zero for none.
-    pub user_timeout: Duration,
+    /// TCP_USER_TIMEOUT in milliseconds; 0: none.
+    pub user_timeout_ms: u32,
     /// TCP_SYNCNT; 0: the stack's.
     pub syn_retries: u8,
     /// TCP_DEFER_ACCEPT, in expiries of a SYN-ACK's timer.
@@ -188,7 +188,7 @@ impl TcpSocket {
             rcvlowat: 1,
             window_clamp: u32::MAX,
             keepalive: tcp.keepalive(),
-            user_timeout: Duration::ZERO,
+            user_timeout_ms: 0,
             syn_retries: 0,
             defers: 0,
             fin_timeout_ms: u32::try_from(tcp.fin_timeout.as_millis()).unwrap_or(u32::MAX),

@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use super::TcpSocket;
+use super::keepalive::user_timeout_of;
 use super::stream::{linger_ms, linger_of};
 
 impl TcpSocket {
@@ -26,7 +27,7 @@ impl TcpSocket {
 
     /// The TCP_USER_TIMEOUT that was set.
     pub fn user_timeout(&self) -> Option<Duration> {
-        Some(self.settings.user_timeout).filter(|timeout| !timeout.is_zero())
+        user_timeout_of(self.settings.user_timeout_ms)
     }
 
     /// Whether TCP_NODELAY is set.

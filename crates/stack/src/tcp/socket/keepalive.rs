@@ -87,8 +87,7 @@ impl TcpSocket {
     /// # Errors
     /// `InvalidInput` for more than 49 days.
     pub fn set_user_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        user_timeout_ms(timeout)?;
-        self.settings.user_timeout = timeout.unwrap_or_default();
+        self.settings.user_timeout_ms = user_timeout_ms(timeout)?;
         Ok(())
     }
 }
@@ -146,15 +145,20 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn user_timeout(&self) -> io::Result<Option<Duration>> {
-        let ms = self.conn()?.options.user_timeout_ms.load(Ordering::Relaxed);
-        Ok((ms != 0).then(|| Duration::from_millis(u64::from(ms))))
+        Ok(user_timeout_of(self.conn()?.options.user_timeout_ms.load(Ordering::Relaxed)))
     }
 }
 
+/// Zero for none.
 fn user_timeout_ms(timeout: Option<Duration>) -> io::Result<u32> {
     let timeout = timeout.unwrap_or_default();
     u32::try_from(timeout.as_nanos().div_ceil(1_000_000))
         .map_err(|_| invalid(format!("a user timeout of {timeout:?} is too long: at most 49 days")))
+}
+
+/// The reverse of `user_timeout_ms`.
+pub(super) fn user_timeout_of(ms: u32) -> Option<Duration> {
+    (ms != 0).then(|| Duration::from_millis(u64::from(ms)))
 }
 
 impl SocketOptions {

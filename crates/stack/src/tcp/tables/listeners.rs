@@ -155,7 +155,7 @@ mod tests {
             rcvlowat: 1,
             window_clamp: u32::MAX,
             keepalive: Default::default(),
-            user_timeout: Default::default(),
+            user_timeout_ms: 0,
             syn_retries: 0,
             defers: 0,
             fin_timeout_ms: 0,
