@@ -13,6 +13,7 @@ use super::methods::{passed_methods, ready_methods, stream_methods, try_from_std
 use super::ready::Assumed;
 use super::wait::{append, op, poll_op, until};
 use crate::base::names;
+use crate::rt::counter;
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tcp::conn::{connect, user};
@@ -186,7 +187,10 @@ impl TcpStream {
     /// finds out whether there is memory again.
     fn send_for_task(&self, bufs: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
         let (core, ends) = self.inner.sending()?;
-        user::send_for_task(core, &ends, bufs, flags)
+        user::send_slices(core, &ends, bufs, flags, |_| {
+            core.count(counter::MEMORY_WAITS);
+            Err(io::ErrorKind::OutOfMemory.into())
+        })
     }
 
     pub(super) fn shutdown_write(&self) -> io::Result<()> {

@@ -85,20 +85,6 @@ pub(crate) fn send_urgent(core: &Core, ends: &Ends<'_>, buf: &[u8]) -> io::Resul
     send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
-/// [`send_with`] for a task: without packet memory it fails with `OutOfMemory`, and the task is to try again in a while.
-#[cfg(feature = "tokio")]
-pub(crate) fn send_for_task(
-    core: &Core,
-    ends: &Ends<'_>,
-    bufs: &[IoSlice<'_>],
-    flags: SendFlags,
-) -> io::Result<usize> {
-    send_slices(core, ends, bufs, flags, |_| {
-        core.count(counter::MEMORY_WAITS);
-        Err(io::ErrorKind::OutOfMemory.into())
-    })
-}
-
 /// [`send`] with flags of send(2).
 pub(crate) fn send_with(
     core: &Core,
@@ -109,7 +95,8 @@ pub(crate) fn send_with(
     send_slices(core, ends, bufs, flags, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
-fn send_slices(
+/// [`send_with`], with a handler for the case that there is no packet memory.
+pub(crate) fn send_slices(
     core: &Core,
     ends: &Ends<'_>,
     bufs: &[IoSlice<'_>],
