@@ -29,7 +29,7 @@ const STREAMED: usize = 200;
 
 async fn serve() {
     let listener = TcpListener::bind("0.0.0.0:50051").await.unwrap();
-    let incoming = TcpIncoming::new(listener).with_nodelay(true);
+    let incoming = TcpIncoming::new(listener).with_nodelay(Some(true));
     Server::builder().add_service(Words).serve_with_incoming(incoming).await.unwrap();
 }
 

@@ -43,7 +43,7 @@ async fn talk(channel: Channel, from: &str) -> Done {
 async fn main() -> Done {
     let stack = stack(&["words"])?;
     let listener = TcpListener::bind_on(&stack, "words:50051").await?;
-    let incoming = TcpIncoming::new(listener).with_nodelay(true);
+    let incoming = TcpIncoming::new(listener).with_nodelay(Some(true));
     tokio::spawn(Server::builder().add_service(Words).serve_with_incoming(incoming));
 
     let mut connector = Connector::new_on(&stack);
@@ -68,4 +68,25 @@ async fn main() -> Done {
 #[test]
 fn tonic_talks_over_tcp_and_over_a_unix_domain_socket() {
     main().unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_has_the_listeners_nodelay_unless_the_stream_of_connections_has_its_own() -> Done {
+    use sockeye::tokio::{TcpSocket, TcpStream};
+
+    let stack = stack(&[])?;
+    for (inherited, own, nodelay) in
+        [(true, None, true), (false, None, false), (true, Some(false), false), (false, Some(true), true)]
+    {
+        let socket = stack.scope(TcpSocket::new_v4)?;
+        socket.set_nodelay(inherited)?;
+        socket.bind("127.0.0.1:0".parse()?)?;
+        let listener = socket.listen(8)?;
+        let addr = listener.local_addr()?;
+        let mut incoming = TcpIncoming::new(listener).with_nodelay(own);
+        let _client = TcpStream::connect_on(&stack, addr).await?;
+        let server = incoming.next().await.ok_or("the stream has no end")??;
+        assert_eq!(server.nodelay()?, nodelay, "{inherited} {own:?}");
+    }
+    Ok(())
 }

@@ -17,17 +17,18 @@ use crate::tokio::{TcpListener, TcpStream, UnixListener, UnixStream, unix};
 #[derive(Debug)]
 pub struct TcpIncoming {
     listener: TcpListener,
-    nodelay: bool,
+    nodelay: Option<bool>,
 }
 
 impl TcpIncoming {
     /// Those of this listener.
     pub fn new(listener: TcpListener) -> Self {
-        Self { listener, nodelay: false }
+        Self { listener, nodelay: None }
     }
 
-    /// Whether TCP_NODELAY is set on them: off at first. Turn it on where answers are small.
-    pub fn with_nodelay(self, nodelay: bool) -> Self {
+    /// TCP_NODELAY of the connections. `None`, the default, leaves it as they have it from the listener. Turn it on
+    /// where answers are small.
+    pub fn with_nodelay(self, nodelay: Option<bool>) -> Self {
         Self { nodelay, ..self }
     }
 
@@ -47,9 +48,10 @@ impl Stream for TcpIncoming {
     type Item = io::Result<TcpStream>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let accepted = ready!(self.listener.poll_accept(cx)).and_then(|(stream, _)| {
-            stream.set_nodelay(self.nodelay)?;
-            Ok(stream)
+        let accepted = ready!(self.listener.poll_accept(cx)).map(|(stream, _)| {
+            // A connection that fails here is the server's to find out, as with tonic's own type.
+            let _ = self.nodelay.map(|nodelay| stream.set_nodelay(nodelay));
+            stream
         });
         Poll::Ready(Some(accepted))
     }
