@@ -68,7 +68,7 @@ struct Cancelled;
 /// # Panics
 /// Outside of a simulation, with the program, or if no thread can be started.
 pub async fn run<T: Send + 'static>(program: impl FnOnce() -> T + Send + 'static) -> T {
-    let Ambient { world, host, .. } = Ambient::current();
+    let Ambient { world, host, life, .. } = Ambient::current();
     let state = State { turn: Turn::Simulation, waker: None, is_cancelled: false };
     let baton = Arc::new(Baton { state: Mutex::new(state), moved: Condvar::new() });
     let own = Arc::clone(&baton);
@@ -81,7 +81,7 @@ pub async fn run<T: Send + 'static>(program: impl FnOnce() -> T + Send + 'static
         // From here on: what the thread does before its turn is not decided by the seed.
         let _machine = world.machine.enter();
         OWN.set(Some(Arc::clone(&own)));
-        let ambient = Ambient { world, host, tasks: None };
+        let ambient = Ambient { world, host, life, tasks: None };
         let done = catch_unwind(AssertUnwindSafe(|| ambient.scope_on_thread(program)));
         match done {
             Ok(value) => Some(value),
@@ -147,13 +147,13 @@ fn wait_for<F: Future>(future: F) -> Result<F::Output, Cancelled> {
 
 /// # Errors
 /// `BrokenPipe` if this thread's program is being ended: what its destructors do has to be without effect, as in a process that was killed.
-fn check_not_ending() -> io::Result<()> {
+pub(crate) fn check_not_ending() -> io::Result<()> {
     let is_cancelled =
         OWN.with_borrow(|own| own.as_ref().is_some_and(|baton| baton.state.lock().is_cancelled));
     if is_cancelled { Err(ending()) } else { Ok(()) }
 }
 
-fn ending() -> io::Error {
+pub(crate) fn ending() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the program is being ended")
 }
 

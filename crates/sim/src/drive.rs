@@ -97,7 +97,7 @@ impl Driver {
         let who = || self.world.lock().names().host(host).to_owned();
         // Taken out: a rule may add another.
         let mut rules = self.tasks.rules.take();
-        self.ambient(None).scope(|| rules.check(&self.world, who));
+        self.ambient(None, 0).scope(|| rules.check(&self.world, who));
         let more = self.tasks.rules.replace(rules);
         self.tasks.rules.borrow_mut().add(more);
     }
@@ -221,7 +221,9 @@ impl Driver {
             return self.run_first(host, task);
         };
         let mut is_over = false;
-        let next = self.ambient(host).scope(|| runtime.turn(|| is_over = self.run_first(host, task)));
+        let next = self
+            .ambient(host, runtime.life())
+            .scope(|| runtime.turn(|| is_over = self.run_first(host, task)));
         runtimes.look_at_all();
         if host.is_some() {
             runtimes.program_ran();
@@ -233,13 +235,14 @@ impl Driver {
         }
         drop(runtime);
         for (host, doomed) in runtimes.take_doomed() {
-            unordered::end_tasks(&self.world, || self.ambient(Some(host)).scope(|| drop(doomed)));
+            let ambient = self.ambient(Some(host), doomed.life());
+            unordered::end_tasks(&self.world, || ambient.scope(|| drop(doomed)));
         }
         is_over
     }
 
-    fn ambient(&self, host: Option<usize>) -> Ambient {
-        Ambient { world: Arc::clone(&self.world), host, tasks: Some(Rc::clone(&self.tasks)) }
+    fn ambient(&self, host: Option<usize>, life: u32) -> Ambient {
+        Ambient { world: Arc::clone(&self.world), host, life, tasks: Some(Rc::clone(&self.tasks)) }
     }
 
     /// As [`poll`](Self::poll), for the stack of programs that are on no host. Its sockets reach only each other, through loopback.
@@ -357,7 +360,7 @@ impl Driver {
         if let Some(runtimes) = &self.tasks.runtimes {
             let doomed = runtimes.take_doomed().into_iter().map(|(host, runtime)| (Some(host), runtime));
             for (host, runtime) in doomed.chain(runtimes.take_all()) {
-                self.ambient(host).scope(|| drop(runtime));
+                self.ambient(host, runtime.life()).scope(|| drop(runtime));
             }
         }
         let mut state = self.world.lock();

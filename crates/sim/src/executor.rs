@@ -2,7 +2,8 @@
 //!
 //! A task that is woken goes to the end of [`Ready`]; the loop takes from its front. Each task belongs to a host, or to
 //! none, and runs within the scope of that host's stack, so that `TcpStream::connect` in it means that host. Tasks of a
-//! host that crashes are dropped where they stand, after the task that is running has returned.
+//! host that crashes are dropped where they stand, after the task that is running has returned. Each belongs to one life of its host: what it
+//! does after a crash, as destructors do, is without effect for the host's next life, and a host that is down starts no task.
 //!
 //! Why no wake-up is lost: a waker puts its task into the queue unless it is there already, and the mark that it
 //! is there is taken away before the task is polled. Tests: `tests/hosts/programs.rs`.
@@ -84,6 +85,8 @@ struct Task {
     /// `None` while it runs.
     body: Option<Body>,
     host: Option<usize>,
+    /// That of the host, in which it was started.
+    life: u32,
     alarm: Arc<Alarm>,
 }
 
@@ -108,6 +111,8 @@ pub(crate) struct Tasks {
 pub(crate) struct Ambient {
     pub world: Arc<World>,
     pub host: Option<usize>,
+    /// The life of the host that its programs here are of; 0 without a host.
+    pub life: u32,
     /// `None` on a thread of the blocking kind, which cannot start tasks.
     pub tasks: Option<Rc<Tasks>>,
 }
@@ -134,10 +139,12 @@ impl Ambient {
         AMBIENT.try_with(|ambient| ambient.try_borrow().ok()?.clone()).ok()?
     }
 
-    /// Whether a task of this host may run as things are, since its runtime has its turn.
-    fn is_within(host: Option<usize>) -> bool {
+    /// Whether a task of this life of a host may run as things are, since its runtime has its turn.
+    fn is_within(host: Option<usize>, life: u32) -> bool {
         AMBIENT.with_borrow(|ambient| {
-            ambient.as_ref().is_some_and(|ambient| ambient.host == host && ambient.tasks.is_some())
+            let is_it =
+                |ambient: &Self| (ambient.host, ambient.life) == (host, life) && ambient.tasks.is_some();
+            ambient.as_ref().is_some_and(is_it)
         })
     }
 
@@ -178,7 +185,7 @@ impl Ambient {
         self.within(stack, f)
     }
 
-    fn within<R>(self, stack: Option<Stack>, f: impl FnOnce() -> R) -> R {
+    fn within<R>(self, stack: Stack, f: impl FnOnce() -> R) -> R {
         struct Outer(Option<Ambient>);
         impl Drop for Outer {
             fn drop(&mut self) {
@@ -186,10 +193,7 @@ impl Ambient {
             }
         }
         let _outer = Outer(AMBIENT.replace(Some(self)));
-        match stack {
-            Some(stack) => stack.scope(f),
-            None => f(),
-        }
+        stack.scope(f)
     }
 }
 
@@ -217,10 +221,24 @@ impl Tasks {
         drop(old);
     }
 
-    /// Starts a task, which runs when its turn comes.
+    /// Starts a task, which runs when its turn comes. On a host that is down it is over at once.
     pub fn spawn<F: Future + 'static>(&self, host: Option<usize>, body: F) -> JoinHandle<F::Output> {
+        self.spawn_in(host, self.world.life_of(host), body)
+    }
+
+    /// The same in a life of the host, if that goes on.
+    fn spawn_in<F: Future + 'static>(
+        &self,
+        host: Option<usize>,
+        life: Option<u32>,
+        body: F,
+    ) -> JoinHandle<F::Output> {
         let id = self.next.replace(self.next.get() + 1);
         let outcome = Rc::new(RefCell::new(Outcome { value: None, waker: None, is_over: false }));
+        let Some(life) = life else {
+            outcome.borrow_mut().is_over = true;
+            return JoinHandle { task: id, outcome };
+        };
         let finish = Finish(Rc::clone(&outcome));
         let body = Box::pin(async move {
             let value = body.await;
@@ -231,7 +249,7 @@ impl Tasks {
             is_queued: AtomicBool::new(true),
             ready: Arc::clone(&self.world.ready),
         });
-        self.all.borrow_mut().insert(id, Task { body: Some(body), host, alarm });
+        self.all.borrow_mut().insert(id, Task { body: Some(body), host, life, alarm });
         self.world.ready.push(id);
         JoinHandle { task: id, outcome }
     }
@@ -247,7 +265,7 @@ impl Tasks {
         // Before the body is polled: a wake from now on queues it again.
         task.alarm.is_queued.store(false, Ordering::Release);
         let waker = Waker::from(Arc::clone(&task.alarm));
-        let host = task.host;
+        let (host, life) = (task.host, task.life);
         drop(all);
         self.running.set(Some(id));
         let poll = || {
@@ -257,11 +275,11 @@ impl Tasks {
             // Sockets that go with a task close within its scope.
             (!is_over).then_some(body)
         };
-        let body = if Ambient::is_within(host) {
+        let body = if Ambient::is_within(host, life) {
             poll()
         } else {
             let tasks = Some(Rc::clone(self));
-            Ambient { world: Arc::clone(&self.world), host, tasks }.scope(poll)
+            Ambient { world: Arc::clone(&self.world), host, life, tasks }.scope(poll)
         };
         self.running.set(None);
         let is_over = body.is_none();
@@ -303,7 +321,8 @@ impl Tasks {
             let task = self.all.borrow_mut().remove(&id);
             if let Some(task) = task {
                 // Its content may ask for the time when it is dropped.
-                Ambient { world: Arc::clone(&self.world), host: task.host, tasks: None }.scope(|| drop(task));
+                let (world, host, life) = (Arc::clone(&self.world), task.host, task.life);
+                Ambient { world, host, life, tasks: None }.scope(|| drop(task));
             }
         }
     }
@@ -345,13 +364,13 @@ pub struct JoinHandle<T> {
     outcome: Rc<RefCell<Outcome<T>>>,
 }
 
-/// A task did not come to its end: it was aborted, or its host crashed.
+/// A task did not come to its end: it was aborted, or its host crashed, or was down when it was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aborted;
 
 impl fmt::Display for Aborted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the task was aborted, or its host crashed")
+        f.write_str("the task was aborted, or its host crashed or was down")
     }
 }
 
@@ -403,5 +422,7 @@ pub fn spawn<F: Future + 'static>(body: F) -> JoinHandle<F::Output> {
     let ambient = Ambient::current();
     let tasks =
         ambient.tasks.expect("a blocking thread cannot start tasks: start them from an asynchronous one");
-    tasks.spawn(ambient.host, body)
+    // Not in the next life of a host that the running task has crashed and started again.
+    let life = ambient.world.life_of(ambient.host).filter(|life| *life == ambient.life);
+    tasks.spawn_in(ambient.host, life, body)
 }

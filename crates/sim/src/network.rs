@@ -278,7 +278,8 @@ impl Host {
     }
 
     /// Starts a program on it: the program's connects and binds are on this host, as `TcpStream::connect` and
-    /// `UnixListener::bind`.
+    /// `UnixListener::bind`. A host that is down starts nothing: the program is dropped, and the handle says [`Aborted`](crate::Aborted) at once. See
+    /// [`program`](Self::program) for one that starts with the host.
     pub fn spawn<F: Future + 'static>(&self, program: F) -> JoinHandle<F::Output> {
         self.net.tasks.spawn(Some(self.index), program)
     }
@@ -289,7 +290,7 @@ impl Host {
     }
 
     /// Cuts its power: its programs end where they stand, its stack is gone without a word, and with it the
-    /// names of its UNIX-domain sockets. Its disk keeps what was synced, and of the rest what the seed draws ([`fs`](crate::fs)). If a program of its own calls this, it ends at its next `await`.
+    /// names of its UNIX-domain sockets. Their destructors run afterwards, without effect on its disk. Its disk keeps what was synced, and of the rest what the seed draws ([`fs`](crate::fs)). If a program of its own calls this, it ends at its next `await`.
     pub fn crash(&self) {
         let mut state = self.net.world.lock();
         let host = &mut state.hosts[self.index];
@@ -360,11 +361,12 @@ impl Host {
         let Some(runtimes) = &tasks.runtimes else { return };
         let state = world.lock();
         let host = &state.hosts[self.index];
-        let (now, process) = (host.local.monotonic(state.now), host.life + host.processes);
+        let now = host.local.monotonic(state.now);
+        let (life, process) = (host.life, host.life + host.processes);
         drop(state);
-        let ambient =
-            Ambient { world: Arc::clone(world), host: Some(self.index), tasks: Some(Rc::clone(tasks)) };
-        ambient.scope(|| runtimes.start(Some(self.index), now, process));
+        let (host, tasks) = (Some(self.index), Some(Rc::clone(tasks)));
+        let ambient = Ambient { world: Arc::clone(world), host, life, tasks };
+        ambient.scope(|| runtimes.start(host, now, life, process));
     }
 }
 

@@ -47,6 +47,7 @@ impl Host {
             let ambient = Ambient {
                 world: self.net.world.clone(),
                 host: Some(self.index),
+                life: self.net.world.lock().hosts[self.index].life,
                 tasks: Some(self.net.tasks.clone()),
             };
             let body = ambient.scope(|| program());

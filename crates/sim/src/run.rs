@@ -254,10 +254,10 @@ impl Sim {
         let net = Net { world: world.clone(), tasks: tasks.clone() };
         let _machine = world.machine.enter();
         if let Some(runtimes) = &tasks.runtimes {
-            runtimes.start(None, 0, 0);
+            runtimes.start(None, 0, 0, 0);
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let ambient = Ambient { world: world.clone(), host: None, tasks: Some(tasks.clone()) };
+            let ambient = Ambient { world: world.clone(), host: None, life: 0, tasks: Some(tasks.clone()) };
             let program = ambient.scope(|| main(net.clone()));
             let mut main = tasks.spawn(None, program);
             if let Err(stuck) = driver.run(|| main.is_finished()) {

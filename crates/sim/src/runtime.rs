@@ -111,11 +111,11 @@ impl Runtimes {
         })
     }
 
-    /// Makes the runtime of a host that starts, for the `life`-th time, when its monotonic clock shows `now`. In the host's scope, whose clock it reads.
-    pub fn start(&self, host: Option<usize>, now: Nanos, life: u32) {
+    /// Makes the runtime for the `process`-th process of a host, in a life of the host, when its monotonic clock shows `now`. In the host's scope, whose clock it reads.
+    pub fn start(&self, host: Option<usize>, now: Nanos, life: u32, process: u32) {
         let index = runtime_of(host);
-        let mut seed = crate::Rng::new(self.world.seed).fork(index as u64).fork(u64::from(life));
-        let runtime = Rc::new(Runtime::new(&self.world, host, (now, seed.u64()), &self.blocking));
+        let mut seed = crate::Rng::new(self.world.seed).fork(index as u64).fork(u64::from(process));
+        let runtime = Rc::new(Runtime::new(&self.world, (host, life), (now, seed.u64()), &self.blocking));
         let mut all = self.all.borrow_mut();
         if all.len() <= index {
             all.resize_with(index + 1, || None);
@@ -252,6 +252,8 @@ pub(crate) struct Runtime {
     runtime: Option<tokio::runtime::Runtime>,
     metrics: RuntimeMetrics,
     blocking: Arc<Blocking>,
+    /// That of its host.
+    life: u32,
     /// When it was made, by its host's monotonic clock: its timers fire at whole milliseconds from then on.
     start: Nanos,
     /// Its host is paused.
@@ -265,7 +267,7 @@ pub(crate) struct Runtime {
 impl Runtime {
     fn new(
         world: &Arc<World>,
-        host: Option<usize>,
+        (host, life): (Option<usize>, u32),
         (start, seed): (Nanos, u64),
         threads: &Arc<AtomicUsize>,
     ) -> Self {
@@ -296,7 +298,7 @@ impl Runtime {
                 name.all.fetch_add(1, Ordering::Relaxed);
                 "sockeye-sim-blocking".to_owned()
             })
-            .on_thread_start(move || begin.begin(&world, host))
+            .on_thread_start(move || begin.begin(&world, host, life))
             .on_thread_stop(move || end.end());
         #[cfg(tokio_unstable)]
         builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
@@ -309,11 +311,17 @@ impl Runtime {
             runtime: Some(runtime),
             metrics,
             blocking,
+            life,
             start,
             is_paused: Cell::new(false),
             is_due: Cell::new(false),
             wake_at: Cell::new(Nanos::MAX),
         }
+    }
+
+    /// The life of its host that it is of.
+    pub fn life(&self) -> u32 {
+        self.life
     }
 
     /// Whether a task was woken from outside, or a closure waits for its thread.
@@ -425,14 +433,14 @@ impl Blocking {
     }
 
     /// Of tokio's thread, before its first closure.
-    fn begin(&self, world: &Arc<World>, host: Option<usize>) {
+    fn begin(&self, world: &Arc<World>, host: Option<usize>, life: u32) {
         let mut state = self.state.lock();
         while !state.is_theirs && !state.is_closed {
             self.moved.wait(&mut state);
         }
         drop(state);
         SCOPE.set(world.machine.enter());
-        Ambient { world: Arc::clone(world), host, tasks: None }.set_on_thread();
+        Ambient { world: Arc::clone(world), host, life, tasks: None }.set_on_thread();
     }
 
     /// Of tokio's thread, after its last closure.

@@ -14,7 +14,7 @@ pub(crate) struct Runtimes(Infallible);
 pub(crate) struct Runtime(Infallible);
 
 impl Runtimes {
-    pub fn start(&self, _: Option<usize>, _: Nanos, _: u32) {
+    pub fn start(&self, _: Option<usize>, _: Nanos, _: u32, _: u32) {
         match self.0 {}
     }
 
@@ -72,6 +72,10 @@ impl Runtimes {
 }
 
 impl Runtime {
+    pub fn life(&self) -> u32 {
+        match self.0 {}
+    }
+
     pub fn turn(&self, _: impl FnOnce()) -> Option<Nanos> {
         match self.0 {}
     }

@@ -191,9 +191,9 @@ impl World {
         world
     }
 
-    /// The stack of a host's programs, or of those that are on none. With `shows_clock`, the threads of the run see that host's clock from now on, as after
+    /// The stack of a host's programs, or of those that are on none. While a host is down, what its programs drop has the latter: it reaches no host. With `shows_clock`, the threads of the run see that host's clock from now on, as after
     /// [`show_clock_of`](Self::show_clock_of).
-    pub fn stage(&self, host: Option<usize>, shows_clock: bool) -> Option<Stack> {
+    pub fn stage(&self, host: Option<usize>, shows_clock: bool) -> Stack {
         let state = self.lock();
         let entry = host.map(|host| &state.hosts[host]);
         if shows_clock {
@@ -201,10 +201,17 @@ impl World {
             let (monotonic, real) = local.offsets(state.now);
             self.machine.set_offsets(monotonic, real);
         }
-        match entry {
-            Some(entry) => entry.stack.clone(),
-            None => state.outside.clone(),
-        }
+        let stack = entry.and_then(|entry| entry.stack.as_ref()).or(state.outside.as_ref());
+        // Without one, programs would be on the process's stack, in real time.
+        stack.cloned().expect("a run has the stack of the main program until it is over")
+    }
+
+    /// The present life of a host; `None` while it is down. 0 for programs that are on none.
+    pub fn life_of(&self, host: Option<usize>) -> Option<u32> {
+        let Some(host) = host else { return Some(0) };
+        let state = self.lock();
+        let host = &state.hosts[host];
+        host.stack.is_some().then_some(host.life)
     }
 
     /// The threads of the run see the clock of this host from now on, or the simulation's own.

@@ -1,5 +1,7 @@
 //! Calls on the disk of the running program's host: what files of both kinds, asynchronous and blocking, share.
 //!
+//! Programs that were ended change nothing any more: a program of `blocking::run` by a kill or a crash, any other by a crash. Their destructors run later, and may make calls.
+//!
 //! Nothing here waits: a sync is begun and ended by its caller, who lets the time pass in between.
 
 use std::io;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::DirEntry;
+use crate::blocking;
 use crate::disk::{Errno, FileSystem, Ino, Mode, Node, Sync};
 use crate::event::Nanos;
 use crate::executor::Ambient;
@@ -115,28 +118,31 @@ impl FileType {
     }
 }
 
-/// The world and the host of the running program.
-fn here() -> io::Result<(Arc<World>, usize)> {
-    let Ambient { world, host, .. } = Ambient::current();
+/// Calls `f` with the world's state and the host of the running program, unless that was ended.
+fn here<R>(f: impl FnOnce(&Arc<World>, &mut State, usize) -> io::Result<R>) -> io::Result<R> {
+    blocking::check_not_ending()?;
+    let Ambient { world, host, life, .. } = Ambient::current();
     let none = "the main program is on no host and has no disk: use the file system in a host's program";
     let host = host.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, none))?;
-    Ok((world, host))
+    let mut state = world.lock();
+    if state.hosts[host].life != life {
+        return Err(blocking::ending());
+    }
+    f(&world, &mut state, host)
 }
 
 /// Calls `f` on the host's file system.
 fn on_disk<R>(f: impl FnOnce(&mut FileSystem) -> Result<R, Errno>) -> io::Result<R> {
-    let (world, host) = here()?;
-    let mut state = world.lock();
-    f(&mut state.hosts[host].disk).map_err(io::Error::from)
+    here(|_, state, host| Ok(f(&mut state.hosts[host].disk)?))
 }
 
 /// The same for a change of names, which is noted.
 fn change(text: String, f: impl FnOnce(&mut FileSystem) -> Result<(), Errno>) -> io::Result<()> {
-    let (world, host) = here()?;
-    let mut state = world.lock();
-    f(&mut state.hosts[host].disk)?;
-    state.note_disk(host, text);
-    Ok(())
+    here(|_, state, host| {
+        f(&mut state.hosts[host].disk)?;
+        state.note_disk(host, text);
+        Ok(())
+    })
 }
 
 fn metadata_of(disk: &FileSystem, ino: Ino) -> Result<Metadata, Errno> {
@@ -234,22 +240,27 @@ struct Place {
 
 impl OpenFile {
     pub fn open(path: &Path, mode: Mode) -> io::Result<Arc<Self>> {
-        let (world, host) = here()?;
-        let mut state = world.lock();
-        let disk = &mut state.hosts[host].disk;
-        let is_new = disk.tree().find(path).is_err();
-        let ino = disk.open(path, mode)?;
-        let (life, failures) = (disk.life, disk.tree().inode(ino)?.failures);
-        if is_new || mode.truncate {
-            let what = if is_new { "made" } else { "emptied" };
-            state.note_disk(host, format!("{what} {}", path.display()));
-        }
-        drop(state);
-        Ok(Arc::new(Self { world, host, life, ino, mode, place: Mutex::new(Place { at: 0, failures }) }))
+        here(|world, state, host| {
+            let disk = &mut state.hosts[host].disk;
+            let is_new = disk.tree().find(path).is_err();
+            let ino = disk.open(path, mode)?;
+            let (life, failures) = (disk.life, disk.tree().inode(ino)?.failures);
+            if is_new || mode.truncate {
+                let what = if is_new { "made" } else { "emptied" };
+                state.note_disk(host, format!("{what} {}", path.display()));
+            }
+            let (world, place) = (Arc::clone(world), Mutex::new(Place { at: 0, failures }));
+            Ok(Arc::new(Self { world, host, life, ino, mode, place }))
+        })
     }
 
-    /// The state with the disk, unless the host has crashed since.
-    fn state(&self) -> Result<MutexGuard<'_, State>, Errno> {
+    /// The state with the disk, for a call of a program that was not ended, unless the host has crashed since.
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        blocking::check_not_ending()?;
+        Ok(self.state_of_its_life()?)
+    }
+
+    fn state_of_its_life(&self) -> Result<MutexGuard<'_, State>, Errno> {
         let state = self.world.lock();
         if state.hosts[self.host].disk.life == self.life { Ok(state) } else { Err(Errno::BadFile) }
     }
@@ -354,7 +365,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        if let Ok(mut state) = self.state() {
+        if let Ok(mut state) = self.state_of_its_life() {
             state.hosts[self.host].disk.tree_mut().hide(self.ino);
         }
     }

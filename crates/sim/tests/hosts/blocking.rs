@@ -186,3 +186,59 @@ fn a_program_that_fails_can_be_ended_in_a_destructor() {
         assert_eq!(steps.load(Ordering::Relaxed), 2);
     });
 }
+
+/// Changes its disk when it is dropped.
+struct Farewell(Arc<AtomicU32>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let failed = [
+            fs::write("/state", "bye").err(),
+            fs::remove_file("/state").err(),
+            fs::rename("/state", "/gone").err(),
+            fs::create_dir_all("/made").err(),
+            fs::File::options().append(true).open("/state").err(),
+            fs::read("/state").err(),
+        ];
+        let failed = failed.iter().flatten().filter(|error| error.kind() == ErrorKind::BrokenPipe);
+        self.0.fetch_add(failed.count() as u32, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_program_that_is_ended_does_nothing_to_its_disk() {
+    for (seed, ends) in [(9, Host::kill as fn(&Host)), (10, Host::crash)] {
+        Sim::exactly(seed).run(|net| async move {
+            let host = net.host("host");
+            let errors = Arc::new(AtomicU32::new(0));
+            let farewell = Farewell(Arc::clone(&errors));
+            host.spawn(blocking::run(move || {
+                let _farewell = farewell;
+                fs::write("/state", "saved").unwrap();
+                let file = fs::File::options().append(true).open("/state").unwrap();
+                file.sync_all().unwrap();
+                fs::File::open("/").unwrap().sync_all().unwrap();
+                struct Open(fs::File, Arc<AtomicU32>);
+                impl Drop for Open {
+                    fn drop(&mut self) {
+                        let failed = [self.0.set_len(0).err(), self.0.write_at(b"bye", 0).err()];
+                        let kinds = failed.iter().flatten().map(std::io::Error::kind);
+                        let failed = kinds.filter(|kind| *kind == ErrorKind::BrokenPipe);
+                        self.1.fetch_add(failed.count() as u32, Ordering::Relaxed);
+                    }
+                }
+                let _open = Open(file, Arc::clone(&_farewell.0));
+                blocking::sleep(1_000_000 * MS);
+            }));
+            time::sleep(100 * MS).await;
+            ends(&host);
+            time::sleep(MS).await;
+            assert_eq!(errors.load(Ordering::Relaxed), 8);
+            host.restart();
+            let state = host.spawn(sockeye_sim::fs::read_to_string("/state")).await.unwrap();
+            assert_eq!(state.unwrap(), "saved");
+            assert_eq!(host.disk().used(), 5);
+            assert!(!host.spawn(sockeye_sim::fs::try_exists("/made")).await.unwrap().unwrap());
+        });
+    }
+}

@@ -12,15 +12,15 @@ use sockeye_sim::{Host, Net, Sim, blocking, time};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 /// Runs a program on a host.
-async fn on<T: 'static>(host: &Host, program: impl Future<Output = T> + 'static) -> T {
+pub async fn on<T: 'static>(host: &Host, program: impl Future<Output = T> + 'static) -> T {
     host.spawn(program).await.expect("the host is up")
 }
 
-async fn sync_dir(path: &str) {
+pub async fn sync_dir(path: &str) {
     File::open(path).await.unwrap().sync_all().await.unwrap();
 }
 
-fn reboot(host: &Host) {
+pub fn reboot(host: &Host) {
     host.crash();
     host.restart();
 }

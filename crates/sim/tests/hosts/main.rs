@@ -12,6 +12,7 @@ mod checkers;
 ))]
 mod clocks;
 mod determinism;
+mod disk;
 #[cfg(all(
     target_os = "linux",
     target_pointer_width = "64",

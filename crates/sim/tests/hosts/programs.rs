@@ -1,6 +1,8 @@
 //! Programs: time, tasks, crashes, and the cost of idleness.
 
+use std::cell::Cell;
 use std::io::ErrorKind;
+use std::rc::Rc;
 use std::time::Duration;
 
 use sockeye_sim::net::{TcpListener, TcpStream, UdpSocket};
@@ -181,5 +183,67 @@ fn the_memory_of_both_stacks_returns_when_their_sockets_are_gone() {
             assert_eq!((stack.connection_count(), stack.memory_in_use()), (0, 0), "{host:?}");
         }
         assert_eq!(net.in_flight(), 0);
+    });
+}
+
+/// Programs of a host that is down, begun in a run with or without tokio. Returns the run's digest.
+fn starts_nothing(sim: Sim) -> u64 {
+    sim.run(|net| async move {
+        let host = net.host("host");
+        host.crash();
+        let alive = Rc::new(());
+        let kept = Rc::clone(&alive);
+        let bound = host.spawn(async move {
+            let _kept = kept;
+            TcpListener::bind("0.0.0.0:80").await.map(drop)
+        });
+        assert!(bound.is_finished() && Rc::strong_count(&alive) == 1);
+        assert!(matches!(bound.await, Err(Aborted)));
+        let slept = host.spawn(async { tokio::time::sleep(SECOND).await });
+        assert_eq!(slept.await, Err(Aborted));
+        host.restart();
+        let itself = host.clone();
+        host.spawn(async move {
+            itself.crash();
+            assert_eq!(itself.spawn(async {}).await, Err(Aborted));
+        });
+        time::sleep(SECOND).await;
+        net.digest()
+    })
+}
+
+#[test]
+fn a_program_that_is_started_on_a_host_that_is_down_ends_at_once() {
+    assert_eq!(starts_nothing(Sim::exactly(7)), starts_nothing(Sim::exactly(7)));
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        let with_tokio = || starts_nothing(Sim::exactly(7).tokio());
+        assert_eq!(with_tokio(), with_tokio());
+    }
+}
+
+/// What is dropped with a crashed host's programs asks for a stack: it is none of the machine's.
+#[test]
+fn what_a_crash_drops_is_on_a_stack_of_the_run() {
+    use sockeye::unix::UnixListener;
+    struct Asks(Rc<Cell<Option<bool>>>);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            let own = UnixListener::bind("/crashed");
+            let global = sockeye::Stack::global().scope(|| UnixListener::bind("/crashed"));
+            self.0.set(Some(own.is_ok() && global.is_ok()));
+        }
+    }
+    Sim::new(7).run(|net| async move {
+        let host = net.host("host");
+        let is_own = Rc::new(Cell::new(None));
+        let asks = Asks(Rc::clone(&is_own));
+        host.spawn(async move {
+            let _asks = asks;
+            std::future::pending::<()>().await;
+        });
+        time::sleep(SECOND).await;
+        host.crash();
+        time::sleep(SECOND).await;
+        assert_eq!(is_own.get(), Some(true));
     });
 }
