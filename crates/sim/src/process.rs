@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+#[cfg(feature = "entropy")]
 use crate::executor::Ambient;
 use crate::network::Host;
 
@@ -44,14 +45,8 @@ impl Host {
 
     pub(crate) fn start_program(&self) {
         if let Some(program) = self.net.tasks.program(self.index) {
-            let ambient = Ambient {
-                world: self.net.world.clone(),
-                host: Some(self.index),
-                life: self.net.world.lock().hosts[self.index].life,
-                tasks: Some(self.net.tasks.clone()),
-            };
-            let body = ambient.scope(|| program());
-            self.spawn(body);
+            // Made by its task: what it starts before it returns its future is of this host as well.
+            self.spawn(async move { program().await });
         }
     }
 

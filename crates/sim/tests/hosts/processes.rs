@@ -206,3 +206,48 @@ fn tasks_of_tokio_are_killed_paused_and_resumed_with_their_host() {
     assert_eq!(notes, [0, 1000, 4500, 4500, 4500, 5000, 15_501, 16_501]);
     assert_eq!(run(), (notes, digest));
 }
+
+/// A program starts tasks before it returns its future: with the simulator's `spawn`, or with tokio's.
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+#[test]
+fn what_a_program_starts_before_its_future_belongs_to_its_host() {
+    async fn tick(ticks: std::sync::Arc<std::sync::atomic::AtomicU32>) {
+        loop {
+            time::sleep(SECOND).await;
+            ticks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    for end in [Host::crash, Host::kill] {
+        for has_tokio in [false, true] {
+            Sim::new(1).tokio().run(move |net| async move {
+                let host = net.host("host");
+                let ticks = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+                let counted = ticks.clone();
+                let program = move || {
+                    let ticking = tick(counted.clone());
+                    if has_tokio {
+                        drop(tokio::spawn(ticking));
+                    } else {
+                        drop(sockeye_sim::spawn(ticking));
+                    }
+                    std::future::pending()
+                };
+                let count = || ticks.load(std::sync::atomic::Ordering::Relaxed);
+                host.program(program.clone());
+                time::sleep(2 * SECOND + MS).await;
+                end(&host);
+                time::sleep(10 * SECOND).await;
+                assert_eq!(count(), 2);
+                host.restart_with(program);
+                time::sleep(2 * SECOND + MS).await;
+                end(&host);
+                time::sleep(10 * SECOND).await;
+                assert_eq!(count(), 4);
+            });
+        }
+    }
+}

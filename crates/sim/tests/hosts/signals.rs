@@ -118,6 +118,7 @@ fn a_program_that_does_not_is_killed_until_it_is_started_again() {
                 std::future::pending::<()>().await;
             }
         });
+        time::sleep(SECOND).await;
         let other = host.spawn(std::future::pending::<()>());
         host.signal(SignalKind::terminate());
         assert_eq!(other.await, Err(Aborted));
