@@ -142,8 +142,7 @@ impl Host {
         state.fault(Some(self.index), format!("its clock is fast by {ppm} ppm"));
         self.shift_clocks(state);
         if let Some(runtimes) = &self.net.tasks.runtimes {
-            // It says anew when its next timer ends.
-            runtimes.resume(self.index);
+            runtimes.clock_changed(self.index);
         }
     }
 

@@ -140,10 +140,17 @@ impl Runtimes {
         }
     }
 
-    /// A host's programs go on, or have to look at their clock again.
+    /// A host's programs go on.
     pub fn resume(&self, host: usize) {
         if let Some(runtime) = self.get(Some(host)) {
             runtime.is_paused.set(false);
+            self.push(runtime_of(Some(host)), &runtime);
+        }
+    }
+
+    /// A host's clock goes at another rate: its runtime says anew when its next timer ends. If it is paused, once it goes on.
+    pub fn clock_changed(&self, host: usize) {
+        if let Some(runtime) = self.get(Some(host)) {
             self.push(runtime_of(Some(host)), &runtime);
         }
     }

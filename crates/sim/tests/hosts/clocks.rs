@@ -78,3 +78,30 @@ fn a_step_moves_the_date_of_its_host_and_nothing_else() {
         assert_eq!(here.duration_since(late).unwrap(), step);
     });
 }
+
+#[test]
+fn a_clock_that_is_changed_does_not_let_a_paused_program_go_on() {
+    Sim::new(1).tokio().run(|net| async move {
+        let host = net.host("host");
+        let ticks = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let counted = ticks.clone();
+        host.spawn(async move {
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(SECOND).await;
+                    counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+            });
+        });
+        let count = || ticks.load(std::sync::atomic::Ordering::Relaxed);
+        time::sleep(2 * SECOND + SECOND / 2).await;
+        host.pause();
+        host.set_clock_drift(-500_000);
+        host.step_clock_forward(SECOND);
+        time::sleep(10 * SECOND).await;
+        assert_eq!(count(), 2);
+        host.resume();
+        time::sleep(4 * SECOND + SECOND / 2).await;
+        assert_eq!(count(), 5, "one at once, and two by the slow clock");
+    });
+}
