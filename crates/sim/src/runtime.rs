@@ -20,12 +20,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use sockeye_entropy::Scope;
 use tokio::runtime::{Builder, RuntimeMetrics};
 
@@ -36,7 +35,7 @@ use crate::pipe::nanos;
 use crate::world::World;
 
 /// Real time that closures of `spawn_blocking` get before the run fails: they may be waiting for the simulation, which waits for them.
-const BLOCKING_MAX: Duration = Duration::from_secs(120);
+const BLOCKING_MAX: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(120) };
 /// tokio's resolution of time.
 const TICK: Nanos = 1_000_000;
 /// Ticks from a runtime's start to a timer that each has. With it tokio always parks until some time; a park without an end could not be ended from its own thread.
@@ -301,7 +300,7 @@ impl Runtime {
             })
             .on_thread_unpark(sockeye_entropy::disarm_wait)
             .thread_name_fn(move || {
-                name.state.lock().threads += 1;
+                name.lock().threads += 1;
                 name.all.fetch_add(1, Ordering::Relaxed);
                 "sockeye-sim-blocking".to_owned()
             })
@@ -412,9 +411,14 @@ struct Turns {
 }
 
 impl Blocking {
+    /// No code that panics runs within.
+    fn lock(&self) -> MutexGuard<'_, Turns> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether a closure waits for its thread.
     fn has_threads(&self) -> bool {
-        self.all.load(Ordering::Relaxed) > 0 && self.state.lock().threads > 0
+        self.all.load(Ordering::Relaxed) > 0 && self.lock().threads > 0
     }
 
     /// Lets the thread run, if there is one, until it has ended.
@@ -422,12 +426,15 @@ impl Blocking {
         if !self.has_threads() {
             return false;
         }
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.is_theirs = true;
         self.moved.notify_all();
-        // Real time: a limit for programs that would hang for ever.
+        // Real time: a limit for programs that would hang for ever. It is that of one wait for a futex (`sockeye-entropy`), as `std`'s condition variable waits. Those that wait again until a
+        // clock shows the limit, as `parking_lot`'s, would do so for ever: the clock of this thread stands.
         while state.is_theirs {
-            if self.moved.wait_for(&mut state, BLOCKING_MAX).timed_out() && state.is_theirs {
+            let waited = self.moved.wait_timeout(state, BLOCKING_MAX).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if waited.1.timed_out() && state.is_theirs {
                 state.is_closed = true;
                 drop(state);
                 panic!(
@@ -441,9 +448,9 @@ impl Blocking {
 
     /// Of tokio's thread, before its first closure.
     fn begin(&self, world: &Arc<World>, host: Option<usize>, life: u32) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         while !state.is_theirs && !state.is_closed {
-            self.moved.wait(&mut state);
+            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
         SCOPE.set(world.machine.enter());
@@ -454,7 +461,7 @@ impl Blocking {
     fn end(&self) {
         SCOPE.set(None);
         Ambient::clear_on_thread();
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.threads -= 1;
         self.all.fetch_sub(1, Ordering::Relaxed);
         state.is_theirs = state.threads > 0 && !state.is_closed;
@@ -463,7 +470,25 @@ impl Blocking {
     }
 
     fn close(&self) {
-        self.state.lock().is_closed = true;
+        self.lock().is_closed = true;
         self.moved.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::Sim;
+
+    #[test]
+    #[should_panic(expected = "a closure of spawn_blocking has not ended within")]
+    fn a_closure_that_waits_for_time_fails_the_run() {
+        Sim::new(1).tokio().run(|net| async move {
+            let waits =
+                || tokio::runtime::Handle::current().block_on(tokio::time::sleep(Duration::from_secs(1)));
+            let waiting = net.host("host").spawn(async move { tokio::task::spawn_blocking(waits).await });
+            waiting.await.unwrap().unwrap();
+        });
     }
 }
