@@ -106,6 +106,8 @@ impl Net {
         let mut state = self.world.lock();
         state.drawn.faults.extend(all.iter().map(|fault| fault.number).zip(words.iter().cloned()));
         state.planned += all.len();
+        // Rules look anew at what is there.
+        state.fault_count += 1;
         drop(state);
         let start = |fault: &Fault| {
             let (net, hosts, fault) = (self.clone(), Rc::clone(&hosts), *fault);

@@ -131,7 +131,8 @@ impl Rules {
             self.seen = (state.fault_count, state.has_fault());
         }
         let (now, last) = (state.now, state.last_fault_at);
-        if self.seen.1 && !self.is_main_over {
+        // A schedule ends what it begins, also after the main program.
+        if self.seen.1 && (!self.is_main_over || state.planned > 0) {
             self.eventually.iter_mut().for_each(|rule| (rule.is_met, rule.since) = (false, now));
             return;
         }

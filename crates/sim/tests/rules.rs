@@ -250,3 +250,32 @@ fn a_failure_is_made_smaller_and_the_smaller_case_can_be_replayed() {
     let quiet = child(name, &[("SOCKEYE_SIM_SHRINK", "0")]);
     assert!(!String::from_utf8_lossy(&quiet.stderr).contains("fails alike"));
 }
+
+/// A condition that comes true a moment after the schedule is over, which the main program waits for or not.
+fn comes_true_after_random_faults(seed: u64, waits: bool) {
+    Sim::exactly(seed).capture(Capture::Off).run(move |net| async move {
+        let hosts: Vec<_> = (0..3).map(|number| net.host(&format!("h{number}"))).collect();
+        let is_done = Rc::new(Cell::new(false));
+        let done = Rc::clone(&is_done);
+        net.eventually("done", SECOND, move || done.get());
+        let faults = net.random_faults(&hosts, FaultConfig::default());
+        let finish = async move {
+            faults.over().await;
+            time::sleep(500 * MS).await;
+            is_done.set(true);
+        };
+        if waits {
+            finish.await;
+        } else {
+            drop(sockeye_sim::spawn(finish));
+        }
+    });
+}
+
+#[test]
+fn time_of_a_schedule_that_is_not_over_does_not_count() {
+    for seed in 0..50 {
+        comes_true_after_random_faults(seed, true);
+        comes_true_after_random_faults(seed, false);
+    }
+}
