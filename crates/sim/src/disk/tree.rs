@@ -4,6 +4,9 @@
 //! power loss, of the changes of a directory that were not synced those until some moment are there, and none after it, as journals of file systems (ext4, XFS) have it; each directory has a
 //! moment of its own. A rename is there as a whole or not at all, also from one directory to another.
 //!
+//! So that no file is lost on its way between directories, a directory's removal is there only if all changes in it are, and what was moved into a new directory only if the directory is. A power loss
+//! keeps to this, and a sync of one directory brings such changes of others, too.
+//!
 //! An inode is kept as long as something refers to it: a name that programs see, a name on the disk, a change of names that is not on the disk, an open file. Bounds:
 //! [`INODES_MAX`], [`CHANGES_MAX`] changes of names, beyond which the older half goes to the disk. Tests: `tests/hosts/fs.rs`.
 
@@ -80,6 +83,8 @@ struct Change {
     to: Option<Slot>,
     ino: Ino,
     text: String,
+    /// What it makes, moves or removes is a directory.
+    is_directory: bool,
     /// It is there only if all before it are: a directory moves, which could otherwise end up within itself.
     is_barrier: bool,
     /// Its place among all changes.
@@ -89,6 +94,11 @@ struct Change {
 impl Change {
     fn directories(&self) -> impl Iterator<Item = Ino> {
         self.from.iter().chain(&self.to).map(|slot| slot.directory)
+    }
+
+    /// The directories that it has to do with: a new one, or one that goes, as well.
+    fn concerned(&self) -> impl Iterator<Item = Ino> {
+        self.directories().chain(self.is_directory.then_some(self.ino))
     }
 }
 
@@ -291,7 +301,15 @@ impl Tree {
         }
         let is_directory = self.directory(ino).is_ok();
         let is_barrier = is_directory && from.is_some() && to.is_some();
-        self.changes.push_back(Change { from, to, ino, text, is_barrier, number: self.change_count });
+        self.changes.push_back(Change {
+            from,
+            to,
+            ino,
+            text,
+            is_directory,
+            is_barrier,
+            number: self.change_count,
+        });
         self.change_count += 1;
         old.into_iter().for_each(|old| self.hide(old));
         if self.changes.len() > CHANGES_MAX {
@@ -388,14 +406,23 @@ impl Tree {
     /// Brings the changes of a directory until this mark to the disk, and those of other directories that they depend on.
     pub fn sync(&mut self, directory: Ino, mark: u64) {
         let mut directories = BTreeSet::from([directory]);
+        // Directories that something was moved into: they have to be there.
+        let mut targets = BTreeSet::new();
         let mut due: Vec<Change> = Vec::new();
         let mut rest = VecDeque::new();
         let mut all = false;
         for change in std::mem::take(&mut self.changes).into_iter().rev() {
-            let is_due = all || change.directories().any(|one| directories.contains(&one));
+            let is_target = change.is_directory && targets.contains(&change.ino);
+            let is_due = all || is_target || change.directories().any(|one| directories.contains(&one));
             if is_due && change.number < mark {
                 all |= change.is_barrier;
                 directories.extend(change.directories());
+                match (&change.from, &change.to) {
+                    (Some(_), None) if change.is_directory => directories.extend([change.ino]),
+                    (Some(_), Some(to)) => targets.extend([to.directory]),
+                    (None, Some(to)) if is_target => targets.extend([to.directory]),
+                    _ => {}
+                }
                 due.push(change);
             } else {
                 rest.push_front(change);
@@ -411,11 +438,11 @@ impl Tree {
         let chance = [0.0, 1.0, 0.5, 0.8][usize::try_from(rng.below(4)).unwrap_or(0)];
         let mut ended = BTreeSet::new();
         for change in std::mem::take(&mut self.changes) {
-            let is_next = change.directories().all(|one| !ended.contains(&one));
+            let is_next = change.concerned().all(|one| !ended.contains(&one));
             if is_next && (ended.is_empty() || !change.is_barrier) && rng.chance(chance) {
                 self.bring(&change);
             } else {
-                ended.extend(change.directories());
+                ended.extend(change.concerned());
                 report(format_args!("lost: {}", change.text));
             }
         }

@@ -1,5 +1,6 @@
-//! What ended programs still do to a disk.
+//! What a crash leaves of directories and of files on their way between them, and what ended programs still do to a disk.
 
+use std::future::Future;
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -59,4 +60,74 @@ fn destructors_of_programs_that_a_crash_ended_leave_the_disk_alone() {
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         run(Sim::new(1).tokio(), true);
     }
+}
+
+/// Whether a file is in exactly one of two places after a crash, for each of many seeds, whatever `moves` does and was synced.
+fn is_in_one_place<Fut: Future<Output = ()> + 'static>(
+    places: [&'static str; 2],
+    moves: impl Fn() -> Fut + Copy + Send + 'static,
+) {
+    let mut found = [0; 2];
+    for seed in 0..300 {
+        let there = Sim::new(seed).run(move |net| async move {
+            let host = net.host("h");
+            on(&host, async move {
+                for directory in ["/a", "/b"] {
+                    fs::create_dir(directory).await.unwrap();
+                }
+                fs::write("/a/x", "x").await.unwrap();
+                File::open("/a/x").await.unwrap().sync_all().await.unwrap();
+                sync_dir("/a").await;
+                sync_dir("/").await;
+                moves().await;
+            })
+            .await;
+            reboot(&host);
+            let read = async move { [fs::read(places[0]).await.is_ok(), fs::read(places[1]).await.is_ok()] };
+            on(&host, read).await
+        });
+        assert!(there[0] != there[1], "seed {seed}: {there:?}");
+        found[usize::from(there[1])] += 1;
+    }
+    assert!(found[0] + found[1] == 300 && found[1] > 50, "{found:?}");
+}
+
+#[test]
+fn a_moved_file_survives_what_happens_to_the_directories() {
+    let removed = || async {
+        fs::rename("/a/x", "/b/x").await.unwrap();
+        fs::remove_dir("/a").await.unwrap();
+    };
+    is_in_one_place(["/a/x", "/b/x"], removed);
+    let made = || async {
+        fs::create_dir_all("/n/m").await.unwrap();
+        fs::rename("/a/x", "/n/m/x").await.unwrap();
+    };
+    is_in_one_place(["/a/x", "/n/m/x"], made);
+    is_in_one_place(["/a/x", "/b/x"], move || async move {
+        removed().await;
+        sync_dir("/").await;
+    });
+    is_in_one_place(["/a/x", "/n/m/x"], move || async move {
+        made().await;
+        sync_dir("/n/m").await;
+    });
+}
+
+#[test]
+fn a_new_directory_that_is_synced_itself_is_lost_without_its_name() {
+    let lost = (0..100).filter(|seed| {
+        Sim::new(*seed).run(|net| async move {
+            let host = net.host("h");
+            let make = async {
+                fs::create_dir("/n").await.unwrap();
+                fs::write("/n/x", "x").await.unwrap();
+                sync_dir("/n").await;
+            };
+            on(&host, make).await;
+            reboot(&host);
+            !on(&host, fs::try_exists("/n")).await.unwrap()
+        })
+    });
+    assert!(lost.count() > 20);
 }
