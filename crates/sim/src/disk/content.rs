@@ -6,7 +6,7 @@
 //! * The length follows the sectors: a file that grew ends where the last sector that was written does, and sectors before it that were not written are zeros. It never has bytes of other files.
 //! * A length that was set (`set_len`, `O_TRUNC`) is there before all changes after it: no new byte is on the disk while a cut is not.
 //!
-//! Bounds: [`CHANGES_MAX`] changes and [`CHANGED_MAX`] bytes; beyond these the older half goes to the disk, as an operating system writes back. Computes only. Tests: below.
+//! Bounds: [`CHANGES_MAX`] changes and [`CHANGED_MAX`] bytes; beyond these the older half goes to the disk, as an operating system writes back. A write of more than [`WRITE_MAX`] bytes is several changes. Computes only. Tests: below.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,6 +18,8 @@ pub(crate) const SECTOR: u64 = 512;
 const CHANGES_MAX: usize = 4096;
 /// Bytes in them, at most.
 const CHANGED_MAX: usize = 8 << 20;
+/// Bytes of one change, at most: of a larger write, too, a part goes to the disk and a part does not.
+const WRITE_MAX: usize = 1 << 20;
 
 /// See the module's head.
 #[derive(Debug, Default)]
@@ -69,7 +71,14 @@ impl Content {
     /// The caller has checked that there is room for it, so that `at` and the length are small.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         put(&mut self.now, at, bytes);
-        self.push(Change::Write { at, bytes: bytes.into() });
+        let (mut at, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            // Between sectors: each of them is written by one change.
+            let len = (WRITE_MAX - at % SECTOR as usize).min(rest.len());
+            let (piece, after) = rest.split_at(len);
+            self.push(Change::Write { at, bytes: piece.into() });
+            (at, rest) = (at + len, after);
+        }
     }
 
     pub fn set_len(&mut self, len: usize) {
@@ -326,6 +335,25 @@ mod tests {
             });
             assert!(now == b"first" || now == b"firstsecond", "{now:?}");
         }
+    }
+
+    #[test]
+    fn a_write_beyond_the_bound_is_not_on_the_disk_as_a_whole() {
+        let bytes = vec![2; CHANGED_MAX + (1 << 20)];
+        let mut torn = 0;
+        for seed in 0..20 {
+            let (now, loss) = stable_after(seed, &[1; 300], |content| content.write(300, &bytes));
+            let whole = SECTOR as usize - 300;
+            let sectors = now[300..].split_at(whole.min(now.len() - 300));
+            let is_whole = |part: &[u8]| part.iter().all(|byte| *byte == part[0]);
+            assert!(
+                now[..300] == [1; 300]
+                    && is_whole(sectors.0)
+                    && sectors.1.chunks(SECTOR as usize).all(is_whole)
+            );
+            torn += usize::from(loss.torn > 0 && now[300..] != bytes);
+        }
+        assert!(torn > 0);
     }
 
     #[test]
