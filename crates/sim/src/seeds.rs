@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::case::{self, Case, Drawn};
+use crate::case::{self, Case, Drawn, Pick};
 use crate::network::Net;
 use crate::processes::{self, Call, Order};
 use crate::run::{Done, Sim, case_of_environment, seed_of_environment};
@@ -338,27 +338,35 @@ impl Crew {
         }
         let wanted = kind_of(&message_of(panic.as_ref()));
         let begin = Instant::now();
+        // What the smallest case so far drew: with fewer hosts, a fault may be another one's.
+        let mut smallest = drawn.clone();
         let fails = |case: &Case| {
-            let failure =
-                (begin.elapsed() <= SHRINK_MAX).then(|| self.one(*seed, case, true, main).0.failure);
-            failure.flatten().is_some_and(|message| kind_of(&message) == wanted)
+            if begin.elapsed() > SHRINK_MAX {
+                return false;
+            }
+            let ran = self.one(*seed, case, true, main).0;
+            let is_alike = ran.failure.is_some_and(|message| kind_of(&message) == wanted);
+            if is_alike {
+                smallest = ran.drawn;
+            }
+            is_alike
         };
         let (case, runs) = case::shrink(drawn, &Case::default(), SHRINK_RUNS_MAX, fails);
         if case == Case::default() {
             eprintln!("sockeye-sim: seed {seed}: nothing smaller fails, in {runs} runs");
             return;
         }
-        let kept = case.faults.clone().unwrap_or_else(|| drawn.faults.keys().copied().collect());
         eprintln!("sockeye-sim: seed {seed} fails alike with less, found in {runs} runs:");
         if !drawn.faults.is_empty() {
-            eprintln!("  faults: {} of {}", kept.len(), drawn.faults.len());
-            let words = kept.iter().filter_map(|number| drawn.faults.get(number));
-            words.for_each(|fault| eprintln!("    {fault}"));
+            eprintln!("  faults: {} of {}", smallest.faults.len(), drawn.faults.len());
+            smallest.faults.values().for_each(|fault| eprintln!("    {fault}"));
         }
-        for (name, pick) in &drawn.picks {
-            match case.picks.get(name) {
-                Some(value) => eprintln!("  {name}: {value} instead of {}", pick.value),
-                None => eprintln!("  {name}: {}", pick.value),
+        for (name, Pick { value, .. }) in &smallest.picks {
+            match drawn.picks.get(name) {
+                Some(before) if before.value != *value => {
+                    eprintln!("  {name}: {value} instead of {}", before.value);
+                }
+                _ => eprintln!("  {name}: {value}"),
             }
         }
         // Its files are of more use than those of the larger one.

@@ -190,13 +190,13 @@ fn random_faults_of_disks_slow_syncs_down_and_fail_them_where_there_are_files() 
     assert_eq!(disks(5), seen[5]);
 }
 
-/// Under this name a test calls itself in a process of its own, to fail there.
+/// Under this name a test calls itself in a process of its own, to fail there: from which seed on.
 const CHILD: &str = "SIM_RULES_CHILD";
 
 fn child(test: &str, variables: &[(&str, &str)]) -> Output {
     Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
-        .env(CHILD, "1")
+        .env(CHILD, "0")
         .envs(variables.iter().copied())
         .output()
         .unwrap()
@@ -224,8 +224,9 @@ async fn buggy(net: Net) {
 #[test]
 fn a_failure_is_made_smaller_and_the_smaller_case_can_be_replayed() {
     let name = "a_failure_is_made_smaller_and_the_smaller_case_can_be_replayed";
-    if std::env::var_os(CHILD).is_some() {
-        return Seeds::new(0..200).sim(|sim| sim.capture(Capture::Off)).run(buggy);
+    if let Ok(first) = std::env::var(CHILD) {
+        let first = first.parse().unwrap();
+        return Seeds::new(first..200).sim(|sim| sim.capture(Capture::Off)).run(buggy);
     }
     let output = child(name, &[]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -239,12 +240,18 @@ fn a_failure_is_made_smaller_and_the_smaller_case_can_be_replayed() {
     let again = child(name, &variables);
     let again = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(again.contains("request 5 is lost"), "{again}");
+    // Another seed, whose fault was one of four hosts before.
+    let other = child(name, &[(CHILD, "1")]);
+    let other = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(other.contains("  hosts: 3 instead of 4"), "{other}");
+    let fault = other.lines().skip_while(|line| !line.contains("  faults: 1 of ")).nth(1).unwrap();
+    assert!(fault.contains("h1") && !fault.contains("h3"), "it names hosts that are not there: {fault}");
     let file_of = |line: &str| {
         let (kind, rest) = line.trim().split_once(": ")?;
         let file = rest.split(" (").next()?;
         ["packets", "timeline"].contains(&kind).then(|| file.to_owned()).filter(|file| file.starts_with('/'))
     };
-    for file in text.lines().chain(again.lines()).filter_map(file_of) {
+    for file in text.lines().chain(again.lines()).chain(other.lines()).filter_map(file_of) {
         let _gone = std::fs::remove_file(file);
     }
     let quiet = child(name, &[("SOCKEYE_SIM_SHRINK", "0")]);
