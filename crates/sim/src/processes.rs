@@ -43,7 +43,8 @@ pub(crate) fn of_environment() -> Option<bool> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
     pub test: String,
-    number: usize,
+    /// From 0.
+    pub number: usize,
 }
 
 impl Call {

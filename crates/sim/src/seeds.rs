@@ -54,7 +54,7 @@ const LISTED_MAX: usize = 20;
 /// |---|---|
 /// | `SOCKEYE_SIM_SEED=7` | runs this seed only |
 /// | `SOCKEYE_SIM_SHARD=0/4` | runs every fourth seed, from the first on; also from the variables of a Kubernetes indexed Job (with `SOCKEYE_SIM_SHARDS=4`) or a Slurm array |
-/// | `SOCKEYE_SIM_RESULTS=path` | appends a line of JSON for each seed to the file, or to a file of its own in the folder, and keeps going; its digest covers each byte of each packet |
+/// | `SOCKEYE_SIM_RESULTS=path` | appends a line of JSON for each seed to the file, or to files of its own in the folder, one for each call of `run` in a test, and keeps going; its digest covers each byte of each packet |
 /// | `SOCKEYE_SIM_KEEP_GOING=1` | runs all seeds, whichever fail |
 /// | `SOCKEYE_SIM_SHRINK=0` | a failure is not made [smaller](Net::pick) |
 /// | `SOCKEYE_SIM_THREADS=1` | so many runs at a time; default: the number of cores |
@@ -158,7 +158,7 @@ impl Seeds {
             order.done(&ran);
         }
         let has_processes = processes::of_environment().unwrap_or(self.has_processes);
-        let crew = |sim: Sim, seeds, results: Option<PathBuf>, keep_going| Crew {
+        let crew = |sim: Sim, seeds, results: Option<Results>, keep_going| Crew {
             sim: if results.is_some() { sim.whole() } else { sim },
             call: call.clone(),
             has_processes,
@@ -172,7 +172,9 @@ impl Seeds {
         let results = |shard| {
             let given = env::var_os(RESULTS_VARIABLE).map(PathBuf::from);
             given.map(|given| {
-                shard::results_file(&given, test, shard).unwrap_or_else(|error| panic!("{error}"))
+                let binary = shard::binary();
+                let file = shard::results_file(&given, &binary, &call, shard);
+                Results { file: file.unwrap_or_else(|error| panic!("{error}")), binary }
             })
         };
         if let Some(seed) = seed_of_environment() {
@@ -232,13 +234,19 @@ fn workers() -> usize {
     }
 }
 
+/// Where results go, and what their lines call this program.
+struct Results {
+    file: PathBuf,
+    binary: String,
+}
+
 /// The workers' common state. No lock is held while a seed runs.
 struct Crew {
     sim: Sim,
     call: Call,
     has_processes: bool,
     seeds: Vec<u64>,
-    results: Option<PathBuf>,
+    results: Option<Results>,
     keep_going: bool,
     next: AtomicUsize,
     failed: Mutex<Vec<Failed>>,
@@ -374,17 +382,18 @@ impl Crew {
     }
 
     fn note(&self, seed: u64, ran: &Ran) {
-        let Some(path) = &self.results else { return };
+        let Some(Results { file, binary }) = &self.results else { return };
         let result = SeedResult {
-            test: &self.call.test,
+            binary,
+            call: &self.call,
             seed,
             failure: ran.failure.as_deref(),
             simulated_nanos: ran.now,
             events: ran.events,
             digest: ran.digest,
         };
-        if let Err(error) = shard::append(path, &result) {
-            panic!("{RESULTS_VARIABLE}: {}: {error}", path.display());
+        if let Err(error) = shard::append(file, &result) {
+            panic!("{RESULTS_VARIABLE}: {}: {error}", file.display());
         }
     }
 }

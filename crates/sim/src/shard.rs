@@ -7,11 +7,13 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::processes::Call;
+
 /// Which part of the seeds is run here: `I/N`, counted from 0.
 pub const SHARD_VARIABLE: &str = "SOCKEYE_SIM_SHARD";
 /// The number of parts, where a job's own variable has the index.
 pub const SHARDS_VARIABLE: &str = "SOCKEYE_SIM_SHARDS";
-/// A file, or a folder for a file for each test and part, to which results are appended as lines of JSON.
+/// A file, or a folder for a file for each call of a test and part, to which results are appended as lines of JSON.
 pub const RESULTS_VARIABLE: &str = "SOCKEYE_SIM_RESULTS";
 
 /// One of several parts.
@@ -75,7 +77,9 @@ impl Shard {
 
 /// The outcome of a seed.
 pub(crate) struct SeedResult<'a> {
-    pub test: &'a str,
+    /// The program with the test: see [`binary`].
+    pub binary: &'a str,
+    pub call: &'a Call,
     pub seed: u64,
     /// What the failure says.
     pub failure: Option<&'a str>,
@@ -87,8 +91,10 @@ pub(crate) struct SeedResult<'a> {
 impl SeedResult<'_> {
     /// As a line of JSON. The digest is text: it does not fit into what many readers have for a number.
     fn line(&self) -> String {
-        let Self { test, seed, failure, simulated_nanos, events, digest } = self;
-        let mut line = format!("{{\"test\":{},\"seed\":{seed}", json(test));
+        let Self { binary, call: Call { test, number }, seed, failure, simulated_nanos, events, digest } =
+            self;
+        let (binary, test) = (json(binary), json(test));
+        let mut line = format!("{{\"binary\":{binary},\"test\":{test},\"call\":{number},\"seed\":{seed}");
         match failure {
             None => line.push_str(",\"outcome\":\"passed\""),
             Some(message) => {
@@ -103,11 +109,26 @@ impl SeedResult<'_> {
     }
 }
 
-/// The file of results that the environment names, for a test's part. What ends with a slash is a folder, and is made.
+/// The name of this program, which with tests is that of a file in `tests/` or of the library, and of its package, if Cargo has started it. Programs have tests of equal names.
+pub(crate) fn binary() -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    let stem = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let package = std::env::var("CARGO_PKG_NAME").ok();
+    named(package.as_deref(), &stem)
+}
+
+/// Without the hash that Cargo appends.
+fn named(package: Option<&str>, stem: &str) -> String {
+    let is_hash = |end: &str| end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let name = stem.rsplit_once('-').map_or(stem, |(name, end)| if is_hash(end) { name } else { stem });
+    package.map_or_else(|| name.to_owned(), |package| format!("{package}/{name}"))
+}
+
+/// The file of results that the environment names, for a part of a call. What ends with a slash is a folder, and is made.
 ///
 /// # Errors
 /// If the file cannot be written to, with its path.
-pub(crate) fn results_file(given: &Path, test: &str, shard: Shard) -> io::Result<PathBuf> {
+pub(crate) fn results_file(given: &Path, binary: &str, call: &Call, shard: Shard) -> io::Result<PathBuf> {
     let named = |path: &Path, error: io::Error| {
         io::Error::new(error.kind(), format!("{RESULTS_VARIABLE}: {}: {error}", path.display()))
     };
@@ -115,7 +136,8 @@ pub(crate) fn results_file(given: &Path, test: &str, shard: Shard) -> io::Result
         std::fs::create_dir_all(given).map_err(|error| named(given, error))?;
     }
     let path = if given.is_dir() {
-        given.join(format!("{}.{}-of-{}.jsonl", test.replace("::", "."), shard.index, shard.count))
+        let test = format!("{}.{}", binary.replace('/', "."), call.test.replace("::", "."));
+        given.join(format!("{test}.{}.{}-of-{}.jsonl", call.number, shard.index, shard.count))
     } else {
         given.to_owned()
     };
@@ -235,12 +257,14 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("sockeye-sim-results-{}", std::process::id()));
         let given = PathBuf::from(format!("{}/", folder.display()));
         let part = Shard { index: 1, count: 4 };
-        let file = folder.join("m.t.1-of-4.jsonl");
-        assert_eq!(results_file(&given, "m::t", part).unwrap(), file);
-        assert_eq!(results_file(&folder, "m::t", part).unwrap(), file);
-        assert_eq!(results_file(&file, "m::t", part).unwrap(), file);
+        let file = folder.join("p.net.m.t.2.1-of-4.jsonl");
+        let call = Call { test: "m::t".to_owned(), number: 2 };
+        let results_file = |given: &Path| results_file(given, "p/net", &call, part);
+        assert_eq!(results_file(&given).unwrap(), file);
+        assert_eq!(results_file(&folder).unwrap(), file);
+        assert_eq!(results_file(&file).unwrap(), file);
         let below = file.join("x");
-        let error = results_file(&below, "m::t", part).unwrap_err().to_string();
+        let error = results_file(&below).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{RESULTS_VARIABLE}: {}: ", below.display())), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -262,10 +286,26 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_named_without_the_hash_of_its_build() {
+        assert_eq!(named(Some("p"), "net-0123456789abcdef"), "p/net");
+        assert_eq!(named(None, "net-0123456789abcdef"), "net");
+        assert_eq!(named(None, "my-net"), "my-net");
+        assert_eq!(named(None, "net"), "net");
+    }
+
+    #[test]
     fn a_result_is_one_line_of_json() {
-        let mut result =
-            SeedResult { test: "a::b", seed: 7, failure: None, simulated_nanos: 5, events: 2, digest: 0xab };
-        let passed = "{\"test\":\"a::b\",\"seed\":7,\"outcome\":\"passed\",\"simulated_ns\":5,\"events\":2,\"digest\":\"00000000000000ab\"}\n";
+        let call = Call { test: "a::b".to_owned(), number: 1 };
+        let mut result = SeedResult {
+            binary: "p/net",
+            call: &call,
+            seed: 7,
+            failure: None,
+            simulated_nanos: 5,
+            events: 2,
+            digest: 0xab,
+        };
+        let passed = "{\"binary\":\"p/net\",\"test\":\"a::b\",\"call\":1,\"seed\":7,\"outcome\":\"passed\",\"simulated_ns\":5,\"events\":2,\"digest\":\"00000000000000ab\"}\n";
         assert_eq!(result.line(), passed);
         result.failure = Some("left \"1\"\n\tright \\");
         assert!(

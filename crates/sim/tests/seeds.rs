@@ -141,8 +141,10 @@ fn parts_write_their_results_as_lines_and_keep_going() {
     );
     assert!(text(&first.stderr).contains("part 0 of 2 (from 0): 50 of 100 seeds"), "{}", text(&first.stderr));
     assert!(text(&second.stderr).contains("2 of 50 seeds failed: 13, 51"), "{}", text(&second.stderr));
-    let read =
-        |index: u32| std::fs::read_to_string(folder.join(format!("{name}.{index}-of-2.jsonl"))).unwrap();
+    let read = |index: u32| {
+        std::fs::read_to_string(folder.join(format!("sockeye-sim.seeds.{name}.0.{index}-of-2.jsonl")))
+            .unwrap()
+    };
     let (even, odd) = (read(0), read(1));
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!((even.lines().count(), odd.lines().count()), (50, 50));
@@ -153,6 +155,27 @@ fn parts_write_their_results_as_lines_and_keep_going() {
     );
     let wrong = child(name, &[("SOCKEYE_SIM_SHARD", "2/2")]);
     assert!(!wrong.status.success() && text(&wrong.stderr).contains("must be I/N"));
+}
+
+#[test]
+fn results_tell_the_calls_of_a_test_and_the_programs_apart() {
+    let name = "results_tell_the_calls_of_a_test_and_the_programs_apart";
+    if is_child() {
+        let quiet = || Seeds::new(0..3).sim(|sim| sim.capture(Capture::Off));
+        quiet().run(|_| async {});
+        return quiet().run(|_| time::sleep(Duration::from_secs(1)));
+    }
+    let folder = std::env::temp_dir().join(format!("sockeye-sim-calls-{}", std::process::id()));
+    let given = format!("{}/", folder.display());
+    let output = child(name, &[("SOCKEYE_SIM_RESULTS", &given)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for call in 0..2 {
+        let file = folder.join(format!("sockeye-sim.seeds.{name}.{call}.0-of-1.jsonl"));
+        let lines = std::fs::read_to_string(file).unwrap();
+        let begin = format!(r#"{{"binary":"sockeye-sim/seeds","test":"{name}","call":{call},"seed":"#);
+        assert!(lines.lines().count() == 3 && lines.lines().all(|line| line.starts_with(&begin)), "{lines}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// What a library counts for the whole process.

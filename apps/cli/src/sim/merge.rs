@@ -4,6 +4,7 @@
 //! run twice was the same run. Does not depend on the simulator. Tests: below, `apps/cli/tests/cli/merge.rs`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -20,10 +21,10 @@ pub struct MergeArgs {
     /// Files of results, one JSON object a line; of a folder all files that end in .jsonl
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Seeds that each test must have, as FIRST..END
+    /// Seeds that each test must have, in each of its calls of Seeds::run, as FIRST..END
     #[arg(long, value_parser = range)]
     seeds: Option<Range<u64>>,
-    /// Write all results, ordered by test and seed, each once
+    /// Write all results, ordered by test, call and seed, each once
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -31,7 +32,8 @@ pub struct MergeArgs {
 /// A seed's outcome.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 struct Outcome {
-    test: String,
+    #[serde(flatten)]
+    key: Key,
     seed: u64,
     outcome: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +43,42 @@ struct Outcome {
     digest: String,
 }
 
-/// All outcomes of a test.
+/// Which call of `Seeds::run` an outcome is of: that of a test in a program, and how many calls of the test were before. Lines of earlier revisions have the test alone.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Key {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    binary: String,
+    test: String,
+    #[serde(default, skip_serializing_if = "is_first")]
+    call: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_first(call: &u64) -> bool {
+    *call == 0
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { binary, test, call } = self;
+        if !binary.is_empty() {
+            write!(f, "{binary} ")?;
+        }
+        f.write_str(test)?;
+        if *call > 0 { write!(f, " (call {} of Seeds::run)", call + 1) } else { Ok(()) }
+    }
+}
+
+impl Key {
+    /// The command that plays a seed again.
+    fn replay(&self, seed: u64) -> String {
+        let package = self.binary.split_once('/').map(|(package, _)| format!("-p {package} "));
+        let package = package.unwrap_or_default();
+        format!("SOCKEYE_SIM_SEED={seed} cargo test {package}-- --exact {}", self.test)
+    }
+}
+
+/// All outcomes of a call.
 #[derive(Default)]
 struct Test {
     seeds: BTreeMap<u64, Outcome>,
@@ -49,7 +86,7 @@ struct Test {
     unsteady: Vec<u64>,
 }
 
-type Tests = BTreeMap<String, Test>;
+type Tests = BTreeMap<Key, Test>;
 
 /// Seeds that are listed of each kind.
 const LISTED_MAX: usize = 20;
@@ -101,7 +138,7 @@ fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn add(tests: &mut Tests, text: &str) -> Result<(), String> {
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let one: Outcome = serde_json::from_str(line).map_err(|error| format!("line {number}: {error}"))?;
-        let test = tests.entry(one.test.clone()).or_default();
+        let test = tests.entry(one.key.clone()).or_default();
         let known = test.seeds.entry(one.seed).or_insert_with(|| one.clone());
         if *known != one && !test.unsteady.contains(&one.seed) {
             test.unsteady.push(one.seed);
@@ -125,18 +162,18 @@ fn list(seeds: &[u64]) -> String {
 /// The report, and whether all is good.
 fn report(tests: &Tests, wanted: Option<&Range<u64>>) -> (String, bool) {
     let (mut text, mut is_good) = (String::new(), true);
-    for (name, test) in tests {
+    for (key, test) in tests {
         let failed: Vec<&Outcome> = test.seeds.values().filter(|one| one.outcome != "passed").collect();
         let hours =
             test.seeds.values().map(|one| u128::from(one.simulated_ns)).sum::<u128>() / 3_600_000_000_000;
         let (all, bad) = (test.seeds.len(), failed.len());
-        text += &format!("{name}: {all} seeds, {bad} failed, {hours} h of simulated time\n");
+        text += &format!("{key}: {all} seeds, {bad} failed, {hours} h of simulated time\n");
         for one in failed.iter().take(LISTED_MAX) {
             let message = one.message.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
             text += &format!("  seed {}: {message}\n", one.seed);
         }
         if let Some(first) = failed.first() {
-            text += &format!("  replay: SOCKEYE_SIM_SEED={} cargo test -- --exact {name}\n", first.seed);
+            text += &format!("  replay: {}\n", key.replay(first.seed));
         }
         if !test.unsteady.is_empty() {
             text += &format!("  not the same each time: {}\n", list(&test.unsteady));
@@ -186,6 +223,37 @@ mod tests {
         assert_eq!((text.as_str(), is_good), ("a: 3 seeds, 0 failed, 3 h of simulated time\n", true));
         let expected = [passed(0, 8), passed(1, 9), passed(2, 7), String::new()].join("\n");
         assert_eq!(lines(&tests).unwrap(), expected);
+    }
+
+    #[test]
+    fn calls_and_programs_are_told_apart() {
+        let line = |binary: &str, call: u64, seed: u64| {
+            let more = format!(r#"{{"binary":"{binary}","test":"a","call":{call},"#);
+            passed(seed, 100 * u32::try_from(call).unwrap() + 7).replace(r#"{"test":"a","#, &more)
+        };
+        let of_seeds = |seeds: [u64; 3]| seeds.map(|seed| line("p/net", 1, seed));
+        let mut all = [0, 1, 2].map(|seed| line("p/net", 0, seed)).to_vec();
+        all.extend(of_seeds([0, 1, 2]));
+        all.extend([0, 1, 2].map(|seed| line("p/hosts", 0, seed)));
+        let (text, is_good) = report(&of(&all), Some(&(0..3)));
+        assert!(is_good, "{text}");
+        let heads = ["p/hosts a: 3 seeds,", "p/net a: 3 seeds,", "p/net a (call 2 of Seeds::run): 3 seeds,"];
+        assert!(text.lines().zip(heads).all(|(line, head)| line.starts_with(head)), "{text}");
+        // They come out as they went in, but for what is the default.
+        assert!(lines(&of(&all)).unwrap().contains(&line("p/net", 1, 2)));
+        let gone = all.iter().position(|one| *one == line("p/net", 1, 1)).unwrap();
+        all.remove(gone);
+        let (text, is_good) = report(&of(&all), Some(&(0..3)));
+        assert!(
+            !is_good
+                && text.ends_with(
+                    "(call 2 of Seeds::run): 2 seeds, 0 failed, 2 h of simulated time\n  missing: 1\n"
+                ),
+            "{text}"
+        );
+        let failed = line("p/net", 1, 1).replace(r#""passed""#, r#""failed""#);
+        let (text, _) = report(&of(&[failed]), None);
+        assert!(text.contains("  replay: SOCKEYE_SIM_SEED=1 cargo test -p p -- --exact a\n"), "{text}");
     }
 
     #[test]
