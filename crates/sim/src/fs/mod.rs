@@ -19,18 +19,19 @@
 //! # });
 //! ```
 //!
-//! Each host has one file system, which is empty at first. It survives [`Host::kill`](crate::Host::kill) as programs see it. At a [`Host::crash`](crate::Host::crash) what was not synced is lost, kept or torn,
+//! Each host has one file system, which is empty at first. It survives [`Host::kill`](crate::Host::kill) as programs see it. Programs that a crash has ended, or a kill if they are of
+//! [`blocking::run`](crate::blocking::run), change nothing any more: calls of their destructors return `BrokenPipe`. At a [`Host::crash`](crate::Host::crash) what was not synced is lost, kept or torn,
 //! as the seed draws it:
 //!
 //! * Bytes: a sector of 512 bytes is written whole or not at all, in any order among sectors; an unsynced sector is as it was at some moment since the last sync. A file that grew ends where the last
 //!   sector does that was written, and has zeros where one before it was not.
 //! * Names: creation, renaming and removal last once the *directory* was synced: open it and call `sync_all`. Until then those of a directory up to some moment are there. A rename is there as a whole or
-//!   not at all. A file's own sync says nothing about its name (fsync(2)).
+//!   not at all. A file's own sync says nothing about its name (fsync(2)). A directory is gone only if all changes in it are there, and what was moved into a new directory is there only if the directory is.
 //!
 //! Reads and writes take no time, as in a page cache; a sync takes [`DiskConfig::sync_time`](crate::DiskConfig). [`Host::disk`](crate::Host::disk) sets that, the disk's size, and errors. Relative paths begin at `/`. There are no links,
 //! permissions, times or locks. All functions panic outside of a simulation; in the main program, which has no disk, they are an error.
 //!
-//! Bounds: 65,536 files and directories, names of 255 bytes, and the disk's capacity. Of a file, 4,096 changes or 8 MiB can be unsynced, and 4,096 changes of names; when there are more, the older half goes to the disk.
+//! Bounds: 65,536 files and directories, names of 255 bytes, and the disk's capacity. Of a file, 4,096 changes or 8 MiB can be unsynced, and 4,096 changes of names; when there are more, the older half goes to the disk. A write of more than 1 MiB is several changes.
 //!
 //! Closures of `spawn_blocking` use [`blocking::fs`](crate::blocking::fs), in the shape of `std::fs`.
 
