@@ -132,6 +132,7 @@ fn a_program_that_does_not_is_killed_until_it_is_started_again() {
         host.ctrl_c();
         assert_eq!(other.await, Err(Aborted), "for that one, not for another");
         host.restart();
+        time::sleep(SECOND).await;
         let other = host.spawn(time::sleep(SECOND));
         host.signal(SignalKind::terminate());
         assert_eq!((other.await, starts.get()), (Err(Aborted), 3), "a new process has asked for nothing");
