@@ -6,16 +6,14 @@
 //!
 //! Tests: below; `tests/gateway/names.rs`.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, open, openat, readlinkat, statat, symlinkat};
-use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount,
-    open_tree,
-};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
 
 use crate::args::GatewayArgs;
 
@@ -43,9 +41,14 @@ pub fn point(args: &GatewayArgs) -> io::Result<()> {
         let own = open(FOLDER, flags, Mode::empty())?;
         for name in entries.iter().map(fs::DirEntry::file_name).filter(|name| name != NAME) {
             match show(host.as_fd(), own.as_fd(), &name) {
+                Ok(()) => {}
                 // It has gone meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                shown => shown?,
+                // A mount of another user's, for example, or one that is dead: the others are there all the same.
+                Err(error) => eprintln!(
+                    "sockeye gateway: {} is not seen inside: {error}",
+                    Path::new(FOLDER).join(&name).display()
+                ),
             }
         }
         Ok(())
@@ -60,12 +63,13 @@ fn show(host: BorrowedFd<'_>, own: BorrowedFd<'_>, name: &OsStr) -> io::Result<(
         FileType::Directory => mkdirat(own, name, Mode::RWXU)?,
         _ => drop(openat(own, name, OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC, Mode::RUSR)?),
     }
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-    let tree = open_tree(host, name, flags)?;
-    Ok(move_mount(tree, "", own, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+    // Through the descriptors, since our own folder lies over the host's. (`open_tree` would need Linux 5.2.)
+    let at = |folder: BorrowedFd<'_>| {
+        let mut path = OsString::from(format!("/proc/self/fd/{}/", folder.as_raw_fd()));
+        path.push(name);
+        path
+    };
+    Ok(mount_bind_recursive(at(host), at(own))?)
 }
 
 /// The domains in which names are looked for: those that were given, or those of the system's file.
