@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Each host has one file system, which is empty at first. It survives [`Host::kill`](crate::Host::kill) as programs see it. Programs that a crash has ended, or a kill if they are of
-//! [`blocking::run`](crate::blocking::run), change nothing any more: calls of their destructors return `BrokenPipe`. At a [`Host::crash`](crate::Host::crash) what was not synced is lost, kept or torn,
+//! [`blocking::run`](crate::blocking::run), change nothing any more: calls of their destructors fail. At a [`Host::crash`](crate::Host::crash) what was not synced is lost, kept or torn,
 //! as the seed draws it:
 //!
 //! * Bytes: a sector of 512 bytes is written whole or not at all, in any order among sectors; an unsynced sector is as it was at some moment since the last sync. A file that grew ends where the last
