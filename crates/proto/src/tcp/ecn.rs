@@ -326,8 +326,9 @@ impl<P: Payload> Pcb<P> {
             marked = state.take_ack(&Acked { flags, option, bytes: bytes.min(acked), packets, sent, mss });
         }
         self.ecn.echo = state.flags().echo();
-        if had_option == 0 {
-            self.on_longer_options(self.accecn_len());
+        let len = self.accecn_len();
+        if had_option == 0 && len > 0 {
+            self.on_longer_options(len);
         }
         if marked > 0 {
             self.answer_mark(ack, now);
