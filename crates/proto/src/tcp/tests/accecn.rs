@@ -420,6 +420,22 @@ fn a_search_for_the_mtu_that_began_before_the_option_stays_within_the_link() {
     assert!(again.iter().all(|(_, segment)| packet_len(segment) <= 1280));
 }
 
+/// A peer without the option, or a path that removes it, does not change the sizes.
+#[test]
+fn a_search_for_the_mtu_ends_where_the_option_never_comes() {
+    let mut t = server_with(&Settings { mtu_probing: MtuProbing::Always, ..over_ipv6() }, false);
+    t.snd = 10_000;
+    let mut sent = t.output();
+    assert_eq!(sent.iter().filter(|segment| segment.is_mtu_probe).count(), 1);
+    for acked in [1, t.pcb.snd_max().since(t.pcb.snd_una()) - 1] {
+        t.now = t.now + ms(10);
+        let _ = t.input(t.ack_of(acked, WND), &[]);
+        sent.extend(t.output());
+    }
+    assert_eq!(t.pcb.path_mtu(), 1500);
+    assert_eq!(sent.iter().filter(|segment| segment.is_mtu_probe).count(), 1);
+}
+
 #[test]
 fn the_largest_size_is_tried_again_with_the_option() {
     let mut t = server_with(&Settings { path_mtu: 1400, ..over_ipv6() }, true);
