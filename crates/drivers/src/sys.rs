@@ -120,7 +120,7 @@ pub(crate) fn with_number(fd: impl AsFd, request: NumberRequest, argument: u32) 
     checked(result)
 }
 
-/// The number of the request that [`sockatmark`] makes, for filters of system calls. `libc` has it for BSD only.
+/// Numbers that `libc` does not have for Linux, on machines where they are these.
 #[cfg(any(
     target_arch = "x86_64",
     target_arch = "x86",
@@ -128,7 +128,16 @@ pub(crate) fn with_number(fd: impl AsFd, request: NumberRequest, argument: u32) 
     target_arch = "arm",
     target_arch = "riscv64"
 ))]
-pub const SIOCATMARK: Ioctl = 0x8905;
+mod numbers {
+    use super::{Ioctl, c_int};
+
+    /// The number of the request that [`sockatmark`](super::sockatmark) makes, for filters of system calls.
+    pub const SIOCATMARK: Ioctl = 0x8905;
+    /// The option that [`network_of`](super::network_of) asks for.
+    pub const SO_NETNS_COOKIE: c_int = 71;
+}
+pub use numbers::SIOCATMARK;
+use numbers::SO_NETNS_COOKIE;
 
 /// Whether the next byte that a TCP socket of the kernel has to read is the last of its peer's urgent data (sockatmark(3), which `std` and `rustix` do not have). Does not block.
 ///
@@ -141,18 +150,8 @@ pub fn sockatmark(socket: impl AsFd) -> io::Result<bool> {
     Ok(is_at_mark != 0)
 }
 
-/// The number of the option that [`network_of`] asks for. `libc` does not have it.
-#[cfg(any(
-    target_arch = "x86_64",
-    target_arch = "x86",
-    target_arch = "aarch64",
-    target_arch = "arm",
-    target_arch = "riscv64"
-))]
-const SO_NETNS_COOKIE: c_int = 71;
-
-/// The network namespace of a socket, as a number that no other one has until the system starts again (`SO_NETNS_COOKIE`). A UNIX socket that was accepted has
-/// that of its client, who has no choice in it. Does not block.
+/// The network namespace of a socket, as a number that no other one has until the system starts again (`SO_NETNS_COOKIE`). An accepted UNIX socket has
+/// that of its client, which cannot choose another. Does not block.
 ///
 /// # Errors
 /// The system's: `ENOPROTOOPT` before Linux 5.14, `EBADF`, `ENOTSOCK`.
