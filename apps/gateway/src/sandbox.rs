@@ -149,7 +149,7 @@ fn memory_and_threads(rules: &mut Rules) -> Result<(), seccompiler::BackendError
     Ok(())
 }
 
-/// What is asked of descriptors. Not who gets their signals (F_SETOWN), who can be any process.
+/// The permitted commands of fcntl(2). F_SETOWN is not one of them: it can direct a descriptor's signals to any process.
 fn descriptors(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     let commands =
         [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];

@@ -353,7 +353,7 @@ async fn datagrams(port: UdpPort) {
     // They end with this task.
     let mut answering = JoinSet::new();
     while port.outer.readable().await.is_ok() {
-        // `readable` takes nothing of the task's budget: who sends fast would have the thread for itself.
+        // `readable` takes nothing of the task's budget, so without this a fast sender would keep all other tasks of the thread waiting.
         tokio::task::coop::consume_budget().await;
         let Some((from, client)) = scratch::with(|buffer| port.pass_in(buffer)) else { continue };
         while answering.try_join_next().is_some() {}

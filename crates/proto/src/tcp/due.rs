@@ -12,8 +12,8 @@ use super::state::State;
 use super::timers::NEVER;
 
 impl<P: Payload> Pcb<P> {
-    /// Whether the output that has just ended has looked for text to send, as one that sends only a window probe does not, and the congestion window has
-    /// room for another segment (`tcp_cwnd_test`).
+    /// Whether the congestion window has room for another segment (`tcp_cwnd_test`) and the output that has just ended has looked for text to send. An output
+    /// that sends only a window probe does not look.
     pub fn has_looked_with_room(&self) -> bool {
         let mss = u32::from(self.mss);
         let window = self.recovery.window(&self.cc, mss);

@@ -210,7 +210,7 @@ impl<P: Payload> Pcb<P> {
         let bytes = acked.min(self.snd_len);
         self.snd_una = ack;
         self.snd_nxt = self.snd_nxt.max(ack);
-        // Every number that is kept moves along: behind SND.UNA by 2 GiB it would count as before it.
+        // Every number that is kept moves along: more than 2 GiB behind SND.UNA it would count as after it.
         self.snd_sml = self.snd_sml.max(ack);
         self.ecn.pass(ack);
         if let Some(records) = self.rare.records_mut() {

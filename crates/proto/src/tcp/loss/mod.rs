@@ -16,8 +16,8 @@
 //! | `ack.rs`, `send.rs`, `timers.rs` | the pcb's part: acknowledgments, repetitions, timers |
 //!
 //! All state is in one box. It is made when data is first sent or repeated, and freed when nothing has been in flight
-//! for [`TRIM_AFTER`]. If it has learnt or counted something worth keeping, only its queues are freed. The least and the
-//! latest round trip are kept in any case (`rtt.rs`). A connection whose path loses nothing (`Settings::lossless`) keeps
+//! for [`TRIM_AFTER`] and the pace of what was sent is over. If it has learnt or counted something worth keeping, or the congestion
+//! control algorithm counts what was delivered, only its queues are freed. The least and the latest round trip are kept in any case (`rtt.rs`). A connection whose path loses nothing (`Settings::lossless`) keeps
 //! no records: `recovery.rs` alone handles its losses, and the box, if there is one, only counts.
 //!
 //! The phases are those of `recovery.rs`: Open; Recovery, from the first loss found until everything is acknowledged

@@ -190,7 +190,7 @@ impl<P: Payload> Pcb<P> {
         self.mss = less(self.mss);
         if let Some(path) = self.loss.as_deref_mut().and_then(|loss| loss.path_mtu.as_deref_mut()) {
             (path.ceiling, path.low, path.high) = (less(path.ceiling), less(path.low), less(path.high));
-            // One that is out has its size without them.
+            // A probe in flight was sized without the option.
             path.probe = None;
         }
     }
