@@ -303,6 +303,7 @@ impl CongestionControl for Cubic {
         if cwnd < self.cwnd {
             self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss);
             self.cwnd = cwnd;
+            self.hystart.begin_anew();
         }
     }
 
@@ -333,6 +334,7 @@ impl CongestionControl for Cubic {
         // Slow start leads back to most of the window.
         self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss);
         self.cwnd = idle_window(self.cwnd, rtos, mss);
+        self.hystart.begin_anew();
         self.round_left = 0;
         (self.is_deflated, self.refill_left) = (false, 0);
     }

@@ -86,6 +86,11 @@ impl HyStart {
         Self { last_min_us: UNKNOWN, current_min_us: UNKNOWN, sample_count: 0, css: None, train }
     }
 
+    /// The window has been reduced for want of use: rounds before the pause say nothing about those behind it.
+    pub fn begin_anew(&mut self) {
+        *self = Self { train: self.train, ..Self::new() };
+    }
+
     /// An acknowledgment in slow start: `round_ended` if it is the first of a new round, `paced` if data is sent at a
     /// rate and not all at once.
     pub fn on_ack(&mut self, rtt_us: Option<u32>, round_ended: bool, paced: bool, now: Instant) -> Growth {
@@ -106,7 +111,7 @@ impl HyStart {
         self.last_min_us = self.current_min_us;
         (self.current_min_us, self.sample_count) = (UNKNOWN, 0);
         let Some(css) = self.css.as_mut() else { return false };
-        css.round_count += 1;
+        css.round_count = css.round_count.saturating_add(1);
         css.round_count >= CSS_ROUNDS
     }
 

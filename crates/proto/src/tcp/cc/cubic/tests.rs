@@ -307,6 +307,42 @@ fn idleness_halves_the_window_for_each_timeout_and_slow_start_leads_to_three_qua
     assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, CWND_MAX));
 }
 
+/// A round of `count` acknowledgments of a full window, with these round trips.
+fn slow_round(cc: &mut Cubic, count: u32, rtt_ms: u64, now_ms: &mut u64) {
+    *now_ms += 1_000;
+    let flight = count * MSS;
+    for i in 0..count {
+        let rtt_us = u32::try_from(rtt_ms * 1_000).unwrap();
+        // Further apart than the acknowledgments of a train.
+        let now = at(*now_ms + u64::from(i) * 5);
+        tell(cc, &ack(now, MSS, flight - i * MSS, MSS, Phase::Open, Some(rtt_us)));
+    }
+}
+
+#[test]
+fn conservative_slow_start_ends_with_a_pause_however_many_follow() {
+    for pauses in [1, 300] {
+        let mut cc = Cubic::new(10 * MSS);
+        let mut ms = 0;
+        for rtt_ms in [80, 101] {
+            slow_round(&mut cc, 9, rtt_ms, &mut ms);
+        }
+        let before = cc.cwnd();
+        slow_round(&mut cc, 4, 101, &mut ms);
+        assert!(cc.cwnd() - before <= MSS, "it is conservative");
+        for _ in 0..pauses {
+            cc.on_idle(20, MSS);
+            slow_round(&mut cc, 4, 101, &mut ms);
+        }
+        for _ in 0..6 {
+            let count = cc.cwnd() / MSS;
+            slow_round(&mut cc, count, 101, &mut ms);
+        }
+        assert_eq!(cc.ssthresh(), CWND_MAX, "a steady round trip is no reason to end slow start");
+        assert!(cc.cwnd() > 400 * MSS);
+    }
+}
+
 #[test]
 fn the_end_of_recovery_allows_no_burst_of_more_than_a_packet_of_segmentation_offload() {
     let mut cc = Cubic::new(100 * MSS);
