@@ -165,7 +165,7 @@ impl Live {
         let sample = (0..SAMPLE.min(count)).filter_map(|n| self.places[(self.hand + n) % count].as_ref());
         let idle =
             sample.min_by_key(|pcb| pcb.role.flow().map_or(0, |part| part.active_at.load(Ordering::Relaxed)));
-        let idle = idle.map(Arc::clone).expect("a place that is not free has a flow");
+        let idle = idle.cloned().expect("a place that is not free has a flow");
         self.hand = (self.hand + SAMPLE) % count;
         Err(idle)
     }
