@@ -27,6 +27,7 @@ use crate::inet::netif::table::{Link, Via};
 use crate::rt::handle::Layer;
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handed::Handed;
+use crate::tcp::handshake::listen::Listener;
 use crate::tcp::handshake::{fastopen, values};
 use crate::tcp::socket::SocketSettings;
 use crate::tcp::tables::demux::Demux;
@@ -153,22 +154,31 @@ impl Core {
         self.secret().ts_offset(&local, &remote)
     }
 
-    /// A SYN-ACK whose sequence number is a cookie.
-    pub fn cookie(&self, tuple: &FourTuple, syn: &Header, params: &ListenParams, now: Instant) -> Header {
-        let (local, remote) = identity(tuple);
+    /// A SYN-ACK whose sequence number is a cookie, which only `listener` takes back if it asks its application
+    /// about SYNs.
+    pub fn cookie(
+        &self,
+        tuple: &FourTuple,
+        listener: &Listener,
+        syn: &Header,
+        params: &ListenParams,
+        now: Instant,
+    ) -> Header {
+        let (local, remote) = cookie_identity(tuple, listener);
         let ends = cookie::Ends { local: &local, remote: &remote };
         cookie::syn_ack(&self.secret(), ends, syn, params, self.ts_offset(tuple), now)
     }
 
-    /// The values agreed on by the cookie in an acknowledgment, if it is a good one.
+    /// The values agreed on by the cookie in an acknowledgment, if it is a good one of `listener`.
     pub fn check_cookie(
         &self,
         tuple: &FourTuple,
+        listener: &Listener,
         ack: &Header,
         params: &ListenParams,
         now: Instant,
     ) -> Option<Accepted> {
-        let (local, remote) = identity(tuple);
+        let (local, remote) = cookie_identity(tuple, listener);
         let ends = cookie::Ends { local: &local, remote: &remote };
         cookie::check(&self.secret(), ends, ack, params, self.ts_offset(tuple), now)
     }
@@ -260,6 +270,18 @@ fn identity(tuple: &FourTuple) -> ([u8; 18], [u8; 18]) {
         bytes
     };
     (end(tuple.local), end(tuple.remote))
+}
+
+/// [`identity`] as a cookie has it. The yes of an application is for its own listener: with one, the cookie of a
+/// listener that asks is no cookie of another, nor of a listener that does not ask.
+fn cookie_identity(tuple: &FourTuple, listener: &Listener) -> ([u8; 26], [u8; 18]) {
+    let (local, remote) = identity(tuple);
+    // Binds are counted from 1.
+    let asked = if listener.admission.asks() { listener.bind_id } else { 0 };
+    let mut bytes = [0; 26];
+    bytes[..18].copy_from_slice(&local);
+    bytes[18..].copy_from_slice(&asked.to_be_bytes());
+    (bytes, remote)
 }
 
 /// The largest receive window, bytes: the bound of a window scale of 10. One more would do for `BUFFER_MAX`,

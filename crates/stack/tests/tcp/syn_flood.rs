@@ -6,11 +6,13 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::{Random, counter};
 use sockeye::netif::{ChannelConfig, ChannelPort, channel};
-use sockeye::{Stack, SynCookies, TcpListener, TcpSocket, TcpStream};
+use sockeye::{Stack, Syn, SynCookies, TcpListener, TcpSocket, TcpStream};
 use sockeye_proto::ip::{self, Addresses};
 use sockeye_proto::tcp::segment::{Flags, Header, Options, Timestamps};
 use sockeye_proto::tcp::wire::{self, ChecksumOut, Ports};
@@ -81,8 +83,7 @@ impl Siege {
         };
         let (server, server_side) = stack("10.0.0.1/24");
         let (client, client_side) = stack("10.0.0.2/24");
-        let listener = TcpListener::bind_on(&server, (std::net::Ipv4Addr::from(SERVER), 80)).unwrap();
-        listener.set_nonblocking(true).unwrap();
+        let listener = listen(&server, 80);
         let addr = listener.local_addr().unwrap();
         let (sides, random) = ([server_side, client_side], Random::new("SYN flood"));
         Self { server, client, listener, sides, now: 0, random, addr }
@@ -102,6 +103,10 @@ impl Siege {
         server.leave(client, self.now);
         client.leave(server, self.now);
         self.now += 1;
+    }
+
+    fn listen(&self, port: u16) -> TcpListener {
+        listen(&self.server, port)
     }
 
     fn connect(&self) -> TcpStream {
@@ -130,6 +135,12 @@ impl Siege {
         (0..4 * DELAY).for_each(|_| self.tick(0));
         count
     }
+}
+
+fn listen(server: &Stack, port: u16) -> TcpListener {
+    let listener = TcpListener::bind_on(server, (std::net::Ipv4Addr::from(SERVER), port)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    listener
 }
 
 /// A SYN from an address of no host; one in eight is an acknowledgment that guesses a cookie.
@@ -230,4 +241,39 @@ fn a_full_accept_queue_drops_connections_from_cookies() {
     assert_eq!(siege.server.connection_count(), 1);
     assert_eq!(counter(&siege.server, "listen_overflows"), 2);
     drop(clients);
+}
+
+/// A listener with a hook has said yes, by a cookie, to a client whose last segment finds another listener.
+#[test]
+fn a_cookie_is_no_yes_of_a_listener_that_has_come_since() {
+    for (asked_before, asked_after) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut siege = Siege::new(SynCookies::Always, true);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let hook = |listener: &TcpListener, is_set: bool| {
+            let count = Arc::clone(&asked);
+            listener.set_syn_hook(is_set.then(|| -> Box<sockeye::SynHook> {
+                Box::new(move |syn: Syn| {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    syn.accept();
+                })
+            }));
+        };
+        let before = siege.listen(81);
+        hook(&before, asked_before);
+        siege.addr = before.local_addr().unwrap();
+        let client = siege.connect();
+        // The SYN is answered, and the answer is on its way.
+        (0..DELAY + 5).for_each(|_| siege.tick(0));
+        assert_eq!(counter(&siege.server, "syncookies_sent"), 1);
+        drop(before);
+        let after = siege.listen(81);
+        hook(&after, asked_after);
+        (0..3 * DELAY).for_each(|_| siege.tick(0));
+        let is_taken = !asked_before && !asked_after;
+        assert_eq!(after.accept().is_ok(), is_taken, "{asked_before} {asked_after}");
+        assert_eq!(counter(&siege.server, "syncookies_recv"), u64::from(is_taken));
+        assert_eq!(asked.load(Ordering::SeqCst), usize::from(asked_before), "a last segment is no question");
+        let error = client.take_error().unwrap().map(|error| error.kind());
+        assert_eq!(error, (!is_taken).then_some(std::io::ErrorKind::ConnectionReset));
+    }
 }

@@ -69,7 +69,7 @@ pub(crate) fn on_syn(
     {
         shard.half_open.note_cookie(cx.now);
         core.count(counter::SYNCOOKIES_SENT);
-        let syn_ack = core.cookie(&tuple, &header, &params, cx.now);
+        let syn_ack = core.cookie(&tuple, listener, &header, &params, cx.now);
         let unowned = Unowned { tos_ttl: listener.tos_ttl(), rehashes: 0 };
         return answer_by(cx, tuple, syn_ack, unowned);
     }
@@ -331,7 +331,7 @@ fn bring_back(cx: &Context<'_>, tuple: &FourTuple, header: &Header, listener: &L
     let core = cx.core;
     let via = core.netifs.via_from(tuple.local.addr, tuple.remote.addr)?;
     let params = core.listen_params(tuple.local.addr, via, &listener.child_settings());
-    let accepted = core.check_cookie(tuple, header, &params, cx.now);
+    let accepted = core.check_cookie(tuple, listener, header, &params, cx.now);
     core.count(if accepted.is_some() { counter::SYNCOOKIES_RECV } else { counter::SYNCOOKIES_FAILED });
     accepted
 }
