@@ -17,6 +17,7 @@ use super::addr::SocketAddr;
 use super::contain;
 use super::locking::{Chosen, Locking};
 use super::pcb::{Backlog, Kind, Pcb};
+use super::ready;
 use super::sock::{Sock, connect_pcbs};
 use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
@@ -243,8 +244,11 @@ fn make(sock: &Sock, place: &Place<'_>, embryo: &mut Embryo) -> Option<Sock> {
     if !is_queued {
         return None;
     }
-    // For a handle without a peer that closes last.
+    // For a handle without a peer, which may be the last to close, and for registrations.
     let _first = sock.pcb.peer.set(Arc::downgrade(&peer));
+    let mut wakes = Wakes::new(core);
+    ready::follow(&sock.pcb, &peer, &mut wakes);
+    wakes.fire();
     Some(connected)
 }
 

@@ -219,6 +219,11 @@ impl Pcb {
         })
     }
 
+    /// The peer of a socket that was connected after it was created, for a handle that does not know it.
+    pub fn connected_since(&self) -> Option<Arc<Self>> {
+        self.peer.get()?.upgrade()
+    }
+
     /// A name for it among living pcbs: where it lies.
     pub fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()

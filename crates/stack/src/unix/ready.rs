@@ -13,15 +13,26 @@
 //! changes the buffer marks it in the same section. A datagram socket's flow announces its room
 //! (`flows.rs`): a sender that finds none says so there, under the receiver's mutex, and is notified when there is some.
 //!
+//! A socket can be registered before it connects; then [`follow`] lists its registrations with the peer. Of a registration
+//! that comes or goes meanwhile, one of the two threads sees the other, as both look at the socket's list under its mutex:
+//!
+//! ```text
+//!   connect   set Pcb::peer   copy the own list        list each with the peer   own list: is it still there? else off the peer's
+//!   register                  list in the own list     peer known? list with it
+//!   deregister                off the own list         peer known? off its list
+//! ```
+//!
 //! Does not depend on polls' insides. Why no wake-up is lost: `poll.rs`; first listed, then looked at. Tests:
 //! `tests/unix/`.
 
 use std::io;
 
+use smallvec::SmallVec;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{Kind, Pcb};
 use super::sock::{self, Sock};
+use super::wakes::Wakes;
 use crate::rt::poll::{self, Queue, Ready, Registration, Target, registration};
 use crate::rt::wake::Wake;
 
@@ -33,21 +44,45 @@ pub(crate) struct End {
     peer: Option<Arc<Pcb>>,
 }
 
+/// A socket has connected, and [`Pcb::peer`] says so: lists the registrations that it had before with its peer's buffer, and
+/// tells them what is ready now.
+pub(crate) fn follow(pcb: &Arc<Pcb>, peer: &Arc<Pcb>, wakes: &mut Wakes<'_>) {
+    let listed: SmallVec<[Arc<Registration>; 1]> = pcb.so.lock().readers.pollers().into();
+    for registration in &listed {
+        registration::join(&mut peer.so.lock().writers, registration);
+        if !registration::is_in(&pcb.so.lock().readers, registration) {
+            let gone = registration::leave(&mut peer.so.lock().writers, registration);
+            drop(gone);
+        }
+    }
+    if !listed.is_empty() {
+        sock::announce(pcb, Some(peer), wakes);
+    }
+}
+
 impl End {
     pub fn of(sock: &Sock) -> Self {
         Self { pcb: Arc::clone(&sock.pcb), peer: sock.connection() }
     }
 
+    /// Calls `f` with the peer, which the socket may have got since this was made.
+    fn with_peer<R>(&self, f: impl FnOnce(Option<&Arc<Pcb>>) -> R) -> R {
+        match &self.peer {
+            Some(peer) => f(Some(peer)),
+            None if self.pcb.kind.is_connected() => f(self.pcb.connected_since().as_ref()),
+            None => f(None),
+        }
+    }
+
     /// Lists a registration.
     fn list(&self, registration: &Arc<Registration>) -> io::Result<()> {
         registration::add(&mut self.pcb.so.lock().readers, registration)?;
-        let Some(peer) = &self.peer else { return Ok(()) };
-        let added = registration::add(&mut peer.so.lock().writers, registration);
-        if added.is_err() {
-            let gone = registration::remove(&mut self.pcb.so.lock().readers, registration.queue());
-            drop(gone);
-        }
-        added
+        self.with_peer(|peer| {
+            if let Some(peer) = peer {
+                registration::join(&mut peer.so.lock().writers, registration);
+            }
+        });
+        Ok(())
     }
 
     fn datagram_ready(&self) -> Ready {
@@ -84,16 +119,16 @@ impl Target for End {
 
     fn remove(&self, queue: &Arc<Queue>) -> Option<Arc<Registration>> {
         let gone = registration::remove(&mut self.pcb.so.lock().readers, queue);
-        if let Some(peer) = &self.peer {
-            let second = registration::remove(&mut peer.so.lock().writers, queue);
+        self.with_peer(|peer| {
+            let second = peer.and_then(|peer| registration::remove(&mut peer.so.lock().writers, queue));
             drop(second);
-        }
+        });
         gone
     }
 
     fn ready(&self) -> Ready {
         match self.pcb.kind {
-            Kind::Stream | Kind::Seqpacket => sock::readiness(&self.pcb, self.peer.as_ref()),
+            Kind::Stream | Kind::Seqpacket => self.with_peer(|peer| sock::readiness(&self.pcb, peer)),
             Kind::Datagram => self.datagram_ready(),
         }
     }

@@ -115,7 +115,7 @@ impl Sock {
 
     /// [`peer`](Self::peer), or that of a socket which has connected since this handle was made.
     fn known_peer(&self) -> Option<Arc<Pcb>> {
-        self.peer.clone().or_else(|| self.pcb.peer.get()?.upgrade())
+        self.peer.clone().or_else(|| self.pcb.connected_since())
     }
 
     /// The peer of a connected socket, whichever of its handles this is.

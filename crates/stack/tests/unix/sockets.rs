@@ -140,3 +140,84 @@ fn a_set_has_a_stream_once_whichever_handle_it_was_given_by() {
         }
     }
 }
+
+/// As `a_set_has_a_stream_once_...`, but the socket connects afterwards.
+#[test]
+fn a_registration_goes_on_when_its_socket_connects() {
+    for stack in stacks() {
+        for trigger in [Trigger::Level, Trigger::Edge] {
+            let name = SocketAddr::from_abstract_name(format!("{trigger:?}")).unwrap();
+            let listener = UnixListener::bind_addr_on(&stack, &name).unwrap();
+            let socket = UnixSocket::new_stream(&stack);
+            let poll = Poll::new(Duration::ZERO);
+            let mut events = Events::with_capacity(8);
+            let mut next = || {
+                let count = poll.wait(&mut events, Some(Duration::ZERO)).unwrap();
+                assert!(count <= 1, "it is in the set once");
+                events
+                    .iter()
+                    .next()
+                    .map(|event| (event.is_readable(), event.is_writable(), event.is_hung_up()))
+            };
+            poll.register(&socket, Token(1), Interest::READABLE | Interest::WRITABLE, trigger).unwrap();
+            assert_eq!(next().map(|(_, _, hung_up)| hung_up), Some(true), "as unix_poll has it");
+            let stream = socket.connect(&name).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            assert_eq!(next(), Some((false, true, false)));
+            stream.set_nonblocking(true).unwrap();
+            let mut written = 0;
+            while let Ok(len) = (&stream).write(&[0; 4096]) {
+                written += len;
+            }
+            let _of_the_writes = next();
+            assert_eq!(next(), None, "it is full");
+            server.read_exact(&mut vec![0; written]).unwrap();
+            assert_eq!(next(), Some((false, true, false)), "there is room at the peer");
+            server.write_all(b"x").unwrap();
+            assert_eq!(next().map(|(readable, ..)| readable), Some(true));
+            poll.deregister(&stream).unwrap();
+            written = 0;
+            while let Ok(len) = (&stream).write(&[0; 4096]) {
+                written += len;
+            }
+            server.read_exact(&mut vec![0; written]).unwrap();
+            assert_eq!(next(), None, "it is in neither list");
+            poll.register(&socket, Token(1), Interest::WRITABLE, trigger).unwrap();
+        }
+    }
+}
+
+/// Registrations come and go while their socket connects: none is left in a list, and none is missing.
+#[test]
+fn registrations_come_and_go_while_their_socket_connects() {
+    for stack in stacks() {
+        let name = SocketAddr::from_abstract_name("meanwhile").unwrap();
+        let listener = UnixListener::bind_addr_on(&stack, &name).unwrap();
+        for _ in 0..300 {
+            let socket = UnixSocket::new_stream(&stack);
+            let (kept, gone) = (Poll::new(Duration::ZERO), Poll::new(Duration::ZERO));
+            let mut events = Events::with_capacity(8);
+            let edge = |poll: &Poll| poll.register(&socket, Token(1), Interest::WRITABLE, Trigger::Edge);
+            edge(&gone).unwrap();
+            let stream = std::thread::scope(|scope| {
+                let others = scope.spawn(|| {
+                    gone.deregister(&socket).unwrap();
+                    edge(&kept).unwrap();
+                });
+                let stream = socket.connect(&name).unwrap();
+                others.join().unwrap();
+                stream
+            });
+            let (mut server, _) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let mut written = 0;
+            while let Ok(len) = (&stream).write(&[0; 4096]) {
+                written += len;
+            }
+            kept.wait(&mut events, Some(Duration::ZERO)).unwrap();
+            server.read_exact(&mut vec![0; written]).unwrap();
+            assert_eq!(kept.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "there is room");
+            assert_eq!(gone.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0, "it is in no list");
+        }
+    }
+}

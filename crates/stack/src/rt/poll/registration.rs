@@ -88,11 +88,6 @@ impl Registration {
         failpoints::hit(Point::PollLeave, self.token.0 as u64);
         drop(listed);
     }
-
-    /// The set that it belongs to.
-    pub fn queue(&self) -> &Arc<Queue> {
-        &self.queue
-    }
 }
 
 /// The waiters for one buffer of a socket, under that buffer's mutex.
@@ -172,6 +167,23 @@ pub(crate) fn add(list: &mut Waiters, registration: &Arc<Registration>) -> io::R
     }
     list.add_poller(Arc::clone(registration));
     Ok(())
+}
+
+/// Adds a registration to a further list of its socket, unless it is there.
+pub(crate) fn join(list: &mut Waiters, registration: &Arc<Registration>) {
+    if !is_in(list, registration) {
+        list.add_poller(Arc::clone(registration));
+    }
+}
+
+pub(crate) fn is_in(list: &Waiters, registration: &Arc<Registration>) -> bool {
+    list.pollers().iter().any(|listed| Arc::ptr_eq(listed, registration))
+}
+
+/// Undoes [`join`].
+#[must_use]
+pub(crate) fn leave(list: &mut Waiters, registration: &Arc<Registration>) -> Option<Arc<Registration>> {
+    list.remove_poller(|listed| std::ptr::eq(listed, &raw const **registration))
 }
 
 /// Takes the socket out of a set. To be taken out of the poller's table afterwards.
