@@ -3,25 +3,6 @@
 //! A type has a field `inner`, the socket of the blocking kind; an expression finds the list that its tasks wait on. Does not depend on
 //! how data moves. Tests: below, `tests/tokio/ready.rs`.
 
-use std::io;
-
-use smallvec::SmallVec;
-
-/// Bytes of a receive for an application's buffer that need no memory of their own.
-const APART_MAX: usize = 4096;
-
-/// Receives bytes piece by piece, and calls `put` with them when the receive is over. A buffer of the application (`BufMut`) is foreign code: it may
-/// use the socket, or panic. Such a panic goes to the caller, and the bytes are lost, as in tokio.
-pub(super) fn apart<R>(
-    put: impl FnOnce(&[u8]),
-    receive: impl FnOnce(&mut dyn FnMut(&[u8])) -> io::Result<R>,
-) -> io::Result<R> {
-    let mut bytes = SmallVec::<[u8; APART_MAX]>::new();
-    let received = receive(&mut |piece| bytes.extend_from_slice(piece))?;
-    put(&bytes);
-    Ok(received)
-}
-
 /// Readiness: methods of every socket that sends and receives; it has a field `assumed`. Tasks wait on `$socket`.
 macro_rules! ready_methods {
     ($type:ident, |$this:ident| $socket:expr) => {
@@ -248,12 +229,7 @@ macro_rules! datagram_methods {
             ) -> std::io::Result<(usize, $addr)> {
                 let $this = self;
                 let room = buf.chunk_mut().len();
-                let attempt = || {
-                    $crate::tokio::methods::apart(
-                        |piece| buf.put_slice(piece),
-                        |put| self.$receive(room, put),
-                    )
-                };
+                let attempt = || self.$receive(room, |piece| buf.put_slice(piece));
                 $crate::tokio::wait::op($socket, $crate::rt::tasks::Want::Read, attempt).await
             }
 
@@ -274,7 +250,7 @@ macro_rules! datagram_methods {
                 buf: &mut B,
             ) -> std::io::Result<(usize, $addr)> {
                 let room = buf.chunk_mut().len();
-                $crate::tokio::methods::apart(|piece| buf.put_slice(piece), |put| self.recv_pieces(room, put))
+                self.recv_apart(room, |piece| buf.put_slice(piece))
             }
         }
     };
@@ -312,10 +288,9 @@ pub(super) use try_from_std;
 
 #[cfg(test)]
 mod tests {
-    use std::io::ErrorKind;
+    use std::io::{self, ErrorKind};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use super::*;
     use crate::tokio::unix::{UnixDatagram, UnixStream};
     use crate::tokio::{TcpStream, UdpSocket};
     use crate::{Stack, TcpListener};
@@ -367,15 +342,13 @@ mod tests {
             assert!(far.take_error().unwrap().is_none());
         });
         let (near, far) = UnixDatagram::pair_on(&stack).unwrap();
-        let receive = |room, put: &mut dyn FnMut(&[u8])| apart(put, |put| far.recv_pieces(room, put));
-        receives(|text| near.try_send(text), |room, put| Ok(receive(room, put)?.0), &|| {
+        receives(|text| near.try_send(text), |room, put| Ok(far.recv_apart(room, put)?.0), &|| {
             assert_eq!(far.try_send(b"x").unwrap(), 1);
             assert!(far.take_error().unwrap().is_none());
         });
         let udp = UdpSocket::from_std(crate::UdpSocket::bind_on(&stack, "127.0.0.1:0").unwrap()).unwrap();
         udp.get_ref().connect(udp.local_addr().unwrap()).unwrap();
-        let receive = |room, put: &mut dyn FnMut(&[u8])| apart(put, |put| udp.recv_pieces(room, put));
-        receives(|text| udp.try_send(text), |room, put| Ok(receive(room, put)?.0), &|| {
+        receives(|text| udp.try_send(text), |room, put| Ok(udp.recv_apart(room, put)?.0), &|| {
             assert!(udp.take_error().unwrap().is_none());
         });
         let panics = stack.counters().into_iter().filter(|(name, _)| name.starts_with("panics"));

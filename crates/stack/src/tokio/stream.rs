@@ -154,7 +154,8 @@ impl TcpStream {
         user::recv_pieces(core, &ends, room, put)
     }
 
-    /// [`recv_pieces`](Self::recv_pieces) where `put` is foreign code: see [`apart`](super::methods::apart). Nothing is copied before.
+    /// [`recv_pieces`](Self::recv_pieces) where `put` is foreign code (`BufMut`), which may use the socket, or panic: it is
+    /// called when the receive is over. Such a panic goes to the caller, and the bytes are lost, as in tokio. Nothing is copied before.
     pub(super) fn recv_apart(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<usize> {
         let received = self.inner.recv_mbufs(room)?;
         received.pieces().for_each(put);

@@ -214,12 +214,19 @@ impl UdpSocket {
     }
 
     /// [`try_recv_from`](Self::try_recv_from) of at most `room` bytes, which `put` gets piece by piece.
-    pub(in crate::tokio) fn recv_pieces(
+    fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
+        let meta = recv::recv_pieces(self.handle().open()?, room, put)?;
+        Ok((meta.len, meta.from))
+    }
+
+    /// [`recv_pieces`](Self::recv_pieces) where `put` is foreign code: see `TcpStream::recv_apart`.
+    pub(in crate::tokio) fn recv_apart(
         &self,
         room: usize,
         put: impl FnMut(&[u8]),
     ) -> io::Result<(usize, SocketAddr)> {
-        let meta = recv::recv_pieces(self.handle().open()?, room, put)?;
+        let (payload, meta) = recv::recv_chain(self.handle().open()?, room)?;
+        (&payload).into_iter().for_each(put);
         Ok((meta.len, meta.from))
     }
 
@@ -239,5 +246,5 @@ impl UdpSocket {
 }
 
 ready_methods!(UdpSocket, |socket| socket.handle());
-datagram_methods!(UdpSocket, SocketAddr, recv_pieces, |socket| socket.handle());
+datagram_methods!(UdpSocket, SocketAddr, recv_apart, |socket| socket.handle());
 try_from_std!(UdpSocket, crate::udp::UdpSocket);

@@ -45,14 +45,31 @@ pub(crate) fn recv_pieces(
     })
 }
 
+/// [`recv`] of at most `room` bytes as they lie in packet memory: not copied.
+#[cfg(feature = "tokio")]
+pub(crate) fn recv_chain(handle: &Handle, room: usize) -> Result<(Chain, RecvMeta), Errno> {
+    panics::call_or_errno(handle.core(), "receive", || {
+        let mut datagram = pop(handle)?;
+        let meta = hand_out(handle, &datagram, |payload| payload.len().min(room));
+        datagram.payload.truncate(room);
+        Ok((datagram.payload, meta))
+    })
+}
+
 /// Receives a datagram by `copy`, which returns the number of bytes.
 #[inline]
 fn receive(handle: &Handle, copy: impl FnOnce(&Chain) -> usize) -> Result<RecvMeta, Errno> {
     panics::call_or_errno(handle.core(), "receive", || {
-        let datagram = await_some(handle, blocks(&handle.pcb), So::pop)?;
-        failpoints::hit(Point::UdpReceive, u64::from(handle.pcb.name.load().local.port));
+        let datagram = pop(handle)?;
         Ok(hand_out(handle, &datagram, copy))
     })
+}
+
+#[inline]
+fn pop(handle: &Handle) -> Result<Datagram, Errno> {
+    let datagram = await_some(handle, blocks(&handle.pcb), So::pop)?;
+    failpoints::hit(Point::UdpReceive, u64::from(handle.pcb.name.load().local.port));
+    Ok(datagram)
 }
 
 /// Copies the oldest datagram into `bufs`, and keeps it.

@@ -9,6 +9,8 @@
 
 use std::io::IoSliceMut;
 
+#[cfg(feature = "tokio")]
+use smallvec::SmallVec;
 use sockeye_mbuf::{Chain, Exhausted, Pool};
 
 /// Bytes kept in place.
@@ -150,9 +152,9 @@ pub(crate) trait Sink {
     /// Copies `bytes`; the part that does not fit is left out.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Copies a whole chain.
-    fn put_chain(&mut self, chain: &Chain) {
-        for piece in chain {
+    /// Takes a whole chain, outside all locks.
+    fn put_chain(&mut self, chain: Chain) {
+        for piece in &chain {
             self.put(piece);
         }
     }
@@ -218,6 +220,43 @@ impl<F: FnMut(&[u8])> Sink for Pieces<F> {
     }
 }
 
+/// Bytes of one receive, for code that is called when it is over: those copied under the mutex, and the rest as it lay
+/// in packet memory. Bounds: `room` bytes; the first part [`COPY_LOCKED_MAX`].
+#[cfg(feature = "tokio")]
+pub(crate) struct Taken {
+    room: usize,
+    copied: SmallVec<[u8; COPY_LOCKED_MAX]>,
+    rest: Chain,
+}
+
+#[cfg(feature = "tokio")]
+impl Taken {
+    pub fn new(room: usize) -> Self {
+        Self { room, copied: SmallVec::new(), rest: Chain::new() }
+    }
+
+    /// The bytes, piece by piece.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let copied = Some(&*self.copied).filter(|copied| !copied.is_empty());
+        copied.into_iter().chain(&self.rest)
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Sink for &mut Taken {
+    fn capacity(&self) -> usize {
+        self.room
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.copied.extend_from_slice(bytes);
+    }
+
+    fn put_chain(&mut self, chain: Chain) {
+        self.rest.append(chain);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,7 +266,7 @@ mod tests {
         let mut bufs: Vec<_> = pieces.iter_mut().map(|p| IoSliceMut::new(p)).collect();
         let mut sink = Scatter::new(&mut bufs);
         if let Some(rest) = bytes.take(count, &mut sink) {
-            sink.put_chain(&rest);
+            sink.put_chain(rest);
         }
     }
 

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
-#[cfg(feature = "tokio")]
-use super::bytes::Pieces;
 use super::bytes::Scatter;
+#[cfg(feature = "tokio")]
+use super::bytes::{Pieces, Taken};
 use super::common::{bind_methods, data_methods, socket_methods};
 use super::pcb::Kind;
 use super::recv::Received;
@@ -204,6 +204,13 @@ impl UnixDatagram {
     #[cfg(feature = "tokio")]
     pub(crate) fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
         let received = recv::recv_record(self.sock.open()?, Pieces { room, put }, None, MsgFlags::NONE)?;
+        Ok((received.bytes, SocketAddr(received.sender)))
+    }
+
+    /// [`recv_from`](Self::recv_from) of at most as many bytes as `taken` has room for.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn recv_taken(&self, taken: &mut Taken) -> io::Result<(usize, SocketAddr)> {
+        let received = recv::recv_record(self.sock.open()?, taken, None, MsgFlags::NONE)?;
         Ok((received.bytes, SocketAddr(received.sender)))
     }
 

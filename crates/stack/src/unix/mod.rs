@@ -32,7 +32,7 @@
 
 mod addr;
 mod ancillary;
-mod bytes;
+pub(crate) mod bytes;
 mod collect;
 mod common;
 mod contain;

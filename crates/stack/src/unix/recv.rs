@@ -202,7 +202,7 @@ fn recv_now(
             }
         }
         if let Some(chain) = part.chain.take() {
-            sink.put_chain(&chain);
+            sink.put_chain(chain);
         }
         received.bytes += part.bytes;
         received.sender = peer.name.get().cloned();
@@ -365,7 +365,7 @@ fn recv_record_now(
             }
         }
         if let Some(chain) = part.chain.take() {
-            sink.put_chain(&chain);
+            sink.put_chain(chain);
         }
         let mut reported = request.deliver(&mut part);
         reported |= MsgFlags::TRUNC.when(part.len > part.bytes);

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
 #[cfg(feature = "tokio")]
-use super::bytes::Pieces;
+use super::bytes::{Pieces, Taken};
 use super::bytes::{Scatter, Sink as _};
 use super::common::{connect_methods, data_methods, socket_methods};
 use super::pcb::Kind;
@@ -46,6 +46,15 @@ impl UnixStream {
             return Ok(0);
         }
         Ok(recv::recv(self.sock.open()?, Pieces { room, put }, None, MsgFlags::NONE)?.bytes)
+    }
+
+    /// A read of at most as many bytes as `taken` has room for.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn recv_taken(&self, taken: &mut Taken) -> io::Result<usize> {
+        if taken.capacity() == 0 {
+            return Ok(0);
+        }
+        Ok(recv::recv(self.sock.open()?, taken, None, MsgFlags::NONE)?.bytes)
     }
 
     /// sendmsg(2): bytes, and rights or credentials with the first of them. `to` must be `None`. Returns how many bytes

@@ -15,6 +15,7 @@ use crate::tokio::methods::datagram_methods;
 use crate::tokio::ready::Assumed;
 use crate::tokio::wait::append;
 use crate::unix::SocketAddr;
+use crate::unix::bytes::Taken;
 
 /// A datagram socket in the shape of `tokio::net::UnixDatagram`.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub struct UnixDatagram {
 
 wrapper_methods!(UnixDatagram, assumed);
 data_wrapper_methods!(UnixDatagram);
-datagram_methods!(UnixDatagram, SocketAddr, recv_pieces_for_task, |socket| &socket.inner.sock);
+datagram_methods!(UnixDatagram, SocketAddr, recv_apart_for_task, |socket| &socket.inner.sock);
 
 impl UnixDatagram {
     /// A socket of the current stack ([`Stack::current`]), bound to this pathname.
@@ -191,12 +192,24 @@ impl UnixDatagram {
     }
 
     /// [`try_recv_from`](Self::try_recv_from) of at most `room` bytes, which are passed to `put` piece by piece.
-    pub(in crate::tokio) fn recv_pieces(
+    fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
+        self.inner.recv_pieces(room, put)
+    }
+
+    /// [`recv_pieces`](Self::recv_pieces) where `put` is foreign code: see `TcpStream::recv_apart`.
+    pub(in crate::tokio) fn recv_apart(
         &self,
         room: usize,
         put: impl FnMut(&[u8]),
     ) -> io::Result<(usize, SocketAddr)> {
-        self.inner.recv_pieces(room, put)
+        let mut taken = Taken::new(room);
+        let received = self.inner.recv_taken(&mut taken)?;
+        taken.pieces().for_each(put);
+        Ok(received)
+    }
+
+    fn recv_apart_for_task(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
+        or_end(&self.inner.sock, self.recv_apart(room, put), end)
     }
 
     fn recv_pieces_for_task(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {

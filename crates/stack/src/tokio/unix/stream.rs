@@ -13,9 +13,10 @@ use super::{address, connected, data_wrapper_methods, poll_op, wrapper_methods};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tokio::halves::{async_read, async_write};
-use crate::tokio::methods::{apart, stream_methods};
+use crate::tokio::methods::stream_methods;
 use crate::tokio::ready::Assumed;
 use crate::tokio::wait::append;
+use crate::unix::bytes::Taken;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A stream socket in the shape of `tokio::net::UnixStream`.
@@ -61,9 +62,12 @@ impl UnixStream {
         self.inner.recv_pieces(room, put)
     }
 
-    /// A receive where `put` is foreign code: see [`apart`].
-    pub(in crate::tokio) fn recv_apart(&self, room: usize, put: impl FnOnce(&[u8])) -> io::Result<usize> {
-        apart(put, |put| self.recv_pieces(room, put))
+    /// A receive where `put` is foreign code: see `TcpStream::recv_apart`.
+    pub(in crate::tokio) fn recv_apart(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<usize> {
+        let mut taken = Taken::new(room);
+        let received = self.inner.recv_taken(&mut taken)?;
+        taken.pieces().for_each(put);
+        Ok(received)
     }
 
     pub(super) fn poll_read_shared(
