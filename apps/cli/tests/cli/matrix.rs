@@ -32,7 +32,7 @@ fn a_matrix_is_run_once_resumes_and_is_shown_beside_others() {
     let (markdown, page) = (Scratch::new("table.md"), Scratch::new("page.html"));
     let line = |loss: &str| {
         format!(
-            "sim matrix --rate 10mbit --rtt 10ms,50ms --loss {loss} --reorder 5% --seconds 2 --out {}",
+            "sim matrix --rate 10mbit --rtt 10ms,50ms,10ms --loss {loss} --reorder 5% --seconds 2 --out {}",
             out.0.display()
         )
     };
@@ -73,7 +73,12 @@ fn a_matrix_is_run_once_resumes_and_is_shown_beside_others() {
 
 #[test]
 fn a_matrix_needs_a_file_and_valid_quantities() {
-    for line in ["sim matrix", "sim matrix --out x --rtt 10", "sim --seed 3 matrix --out x"] {
+    for line in [
+        "sim matrix",
+        "sim matrix --out x --rtt 10",
+        "sim matrix --out x --rtt 1500us",
+        "sim --seed 3 matrix --out x",
+    ] {
         assert_eq!(run(sockeye(line)).status.code(), Some(2), "{line}");
     }
 }

@@ -34,9 +34,9 @@ pub struct MatrixArgs {
     /// Which TCP: Sockeye's in the simulator, or the kernel's in real time (needs root)
     #[arg(long, value_enum, default_value_t = On::Sockeye)]
     on: On,
-    /// Round-trip times
-    #[arg(long, value_parser = parse::time, value_delimiter = ',', default_value = "10ms,50ms,100ms,200ms")]
-    rtt: Vec<Duration>,
+    /// Round-trip times, whole milliseconds
+    #[arg(long, value_parser = millis, value_delimiter = ',', default_value = "10ms,50ms,100ms,200ms")]
+    rtt: Vec<u64>,
     /// Packets lost, in percent
     #[arg(long, value_parser = parse::percent, value_delimiter = ',', default_value = "0%,0.01%,0.1%,1%")]
     loss: Vec<f64>,
@@ -70,6 +70,16 @@ pub struct MatrixArgs {
     /// Write the table as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+}
+
+/// A round-trip time as the file of results has it.
+fn millis(text: &str) -> std::result::Result<u64, String> {
+    let time = parse::time(text)?;
+    let millis = u64::try_from(time.as_millis()).map_err(|_| "that is too long a time".to_owned())?;
+    if Duration::from_millis(millis) != time {
+        return Err("give whole milliseconds".to_owned());
+    }
+    Ok(millis)
 }
 
 /// Threads of a matrix at most.
@@ -106,8 +116,7 @@ pub fn matrix(args: &MatrixArgs) -> io::Result<ExitCode> {
 fn cells(args: &MatrixArgs) -> Vec<Cell> {
     let mut all = Vec::new();
     for &rate_bits in &args.rate {
-        for rtt in &args.rtt {
-            let rtt_ms = u64::try_from(rtt.as_millis()).unwrap_or(u64::MAX);
+        for &rtt_ms in &args.rtt {
             for &loss in &args.loss {
                 for &reorder in &args.reorder {
                     let cell = |&seed| Cell {
@@ -119,7 +128,11 @@ fn cells(args: &MatrixArgs) -> Vec<Cell> {
                         seconds: args.seconds,
                         seed,
                     };
-                    all.extend(args.seeds.iter().map(cell));
+                    for cell in args.seeds.iter().map(cell) {
+                        if !all.contains(&cell) {
+                            all.push(cell);
+                        }
+                    }
                 }
             }
         }
