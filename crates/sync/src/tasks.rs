@@ -9,7 +9,7 @@
 //! |---|---|
 //! | - → listed | [`register`]: it was not over at the look |
 //! | listed → told | a `notify` or `close` of the list's owner, which takes the waker out |
-//! | listed → - | [`leave`], when its future is dropped |
+//! | listed → - | [`leave`], when its future is dropped, or [`WaitList::remove`] when its handle is |
 //!
 //! # Why no wake-up is lost
 //!

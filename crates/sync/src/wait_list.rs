@@ -13,8 +13,8 @@
 //! | waiter | comes by | leaves by |
 //! |---|---|---|
 //! | blocked threads, any number | [`WaitQueue::prepare`], in a [`WaitQueue`] beside the list | the `notify` of its queue |
-//! | a task in a poll function: one for each direction, the last that polled | [`register`](WaitList::register) with [`Key::slot`] | a `notify` of its bits, or the next task that polls |
-//! | a task in a future, any number | [`register`](WaitList::register) with a key of [`issue`](WaitList::issue) | a `notify` of its bits, or [`remove`](WaitList::remove) when the future is dropped |
+//! | a task in a poll function: for each handle and direction the last that polled | [`register`](WaitList::register) with the handle's key of [`issue`](WaitList::issue) | a `notify` of its bits, the next task that polls, or [`remove`](WaitList::remove) when the handle is dropped |
+//! | a task in a future, any number | [`register`](WaitList::register) with the future's key of [`issue`](WaitList::issue) | a `notify` of its bits, or [`remove`](WaitList::remove) when the future is dropped |
 //! | pollers | [`add_poller`](WaitList::add_poller) | [`remove_poller`](WaitList::remove_poller); a `notify` leaves them |
 //! | all of them | | [`clear`](WaitList::clear), when the socket closes |
 //!
@@ -23,7 +23,7 @@
 //! A waiter looks at the condition and comes onto the list in one section of the mutex, and the change and its `notify` are one section too.
 //! So either the waiter sees the change, or the `notify` sees the waiter. A `notify` reaches *every* waiter that wants the changed bits. A
 //! task that gives up therefore takes nothing from another one: if its wake-up was under way already, those of the others are too. The
-//! [`Key`] of a future is never given to another future of the same list, so the removal by a future that was woken before does not hit a
+//! [`Key`] of a future or a handle is never given to another one on the same list, so the removal by one that was woken before does not hit a
 //! later waiter.
 //!
 //! `wanted` is never less than the bits that tasks and pollers want: both add to it when they come, and only a `notify` that has
@@ -35,7 +35,7 @@
 //! in cloned, and each one that is not kept is given back, to be woken or dropped after the mutex is unlocked. (`Waker::will_wake` compares two
 //! pointers.) A panic in any of them finds the list whole.
 //!
-//! Bound: the tasks of the application that wait, each once in a future that it is in, and one more for each direction; how many
+//! Bound: the tasks of the application that wait, each once in a future that it is in, and one more for each handle and direction; how many
 //! pollers there may be is the caller's to say. Memory: nothing beside the value itself while at most one task and one
 //! poller wait.
 //!
@@ -100,12 +100,6 @@ pub type Pollers<P> = SmallVec<[Arc<P>; 1]>;
 pub struct Key(u64);
 
 impl Key {
-    /// Of the task that was the last to call a poll function for these bits.
-    #[must_use]
-    pub const fn slot(interest: u8) -> Self {
-        Self(interest as u64)
-    }
-
     const fn interest(self) -> u8 {
         (self.0 & 0xff) as u8
     }
@@ -140,7 +134,7 @@ impl<P: Poller> WaitList<P> {
         }
     }
 
-    /// A key for one future that waits for any of these bits.
+    /// A key for one future, or for one handle's poll functions, that wait for any of these bits.
     pub fn issue(&mut self, interest: u8) -> Key {
         // 2^56 of them are not issued in the life of a socket.
         self.issued += 1;
@@ -384,13 +378,14 @@ mod tests {
     }
 
     #[test]
-    fn poll_functions_share_one_entry_per_direction_and_futures_have_their_own() {
+    fn poll_functions_of_a_handle_share_one_entry_per_direction_and_futures_have_their_own() {
         let mut list = list();
         let (one, other) = (waker(), waker());
-        assert!(list.register(Key::slot(READ), one.1.clone()).is_none());
-        assert!(list.register(Key::slot(READ), one.1.clone()).is_some_and(|back| back.will_wake(&one.1)));
-        assert!(list.register(Key::slot(READ), other.1.clone()).is_some_and(|back| back.will_wake(&one.1)));
-        assert!(list.register(Key::slot(WRITE), one.1.clone()).is_none());
+        let [read, write] = [READ, WRITE].map(|interest| list.issue(interest));
+        assert!(list.register(read, one.1.clone()).is_none());
+        assert!(list.register(read, one.1.clone()).is_some_and(|back| back.will_wake(&one.1)));
+        assert!(list.register(read, other.1.clone()).is_some_and(|back| back.will_wake(&one.1)));
+        assert!(list.register(write, one.1.clone()).is_none());
         let key = list.issue(READ);
         assert!(list.register(key, one.1.clone()).is_none());
         assert_eq!((list.task_count(), notified(&mut list, READ)), (3, 2));
@@ -439,8 +434,8 @@ mod tests {
         let mut list = WaitList::new();
         let poller = Arc::new(Marked(READ, AtomicUsize::new(0)));
         list.add_poller(Arc::clone(&poller));
-        let (count, task) = waker();
-        assert!(list.register(Key::slot(WRITE), task).is_none());
+        let ((count, task), key) = (waker(), list.issue(WRITE));
+        assert!(list.register(key, task).is_none());
         let mut owed = Vec::new();
         for _ in 0..2 {
             list.mark(READ, &mut owed);

@@ -32,6 +32,7 @@ pub use sockeye_sync::fork::Origin;
 
 use crate::rt::env::Env;
 use crate::rt::handle::{Layer, Stack, Whole};
+use crate::rt::tasks::{Listed, Places};
 
 /// The error of every call on a stack whose threads are the parent's.
 #[cold]
@@ -99,25 +100,28 @@ fn adopt(whole: &Arc<dyn Whole>, env: &Env) -> Vec<u16> {
 }
 
 /// The target of an application's handle; see the module's head.
-pub(crate) struct Held<T> {
+pub(crate) struct Held<T: Listed> {
     stack: Stack,
+    /// Those of this handle's poll functions.
+    places: Places,
     /// Always there, but in a handle that was made in a child for a lost stack.
     value: Option<T>,
 }
 
 // A panic that leaves a call leaves no socket half changed: those of protocol code are contained (`panics.rs`), and the locks of the
 // others say so themselves.
-impl<T> UnwindSafe for Held<T> {}
-impl<T> RefUnwindSafe for Held<T> {}
+impl<T: Listed> UnwindSafe for Held<T> {}
+impl<T: Listed> RefUnwindSafe for Held<T> {}
 
-impl<T> Held<T> {
+impl<T: Listed> Held<T> {
     pub fn new(stack: Stack, value: T) -> Self {
-        Self { stack, value: Some(value) }
+        Self { stack, places: Places::default(), value: Some(value) }
     }
 
     /// For a constructor that cannot fail: without the value, if the stack is lost.
     pub fn try_new(stack: &Stack, make: impl FnOnce() -> T) -> Self {
-        Self { stack: stack.clone(), value: stack.core::<Env>().is_ok().then(make) }
+        let value = stack.core::<Env>().is_ok().then(make);
+        Self { stack: stack.clone(), places: Places::default(), value }
     }
 
     /// The value.
@@ -148,12 +152,19 @@ impl<T> Held<T> {
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
+
+    #[cfg(feature = "tokio")]
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
 }
 
-impl<T> Drop for Held<T> {
+impl<T: Listed> Drop for Held<T> {
     fn drop(&mut self) {
         if self.stack.is_lost() {
             std::mem::forget(self.value.take());
+        } else if let Some(value) = &self.value {
+            self.places.leave(&self.stack, value);
         }
     }
 }

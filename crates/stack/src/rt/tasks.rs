@@ -4,7 +4,8 @@
 //! entries, and `sockeye_sync`'s [`tasks`](mod@sockeye_sync::tasks) how it comes onto it and why no wake-up is lost. That happens in one of two
 //! ways:
 //!
-//! * a *poll function* ([`poll`]) uses the one place of its direction. Of several tasks that call it the last is woken, as in tokio;
+//! * a *poll function* ([`poll`]) uses the place of its handle for its direction ([`Places`]). Of several tasks that call it on one handle the last is
+//!   woken, as in tokio; a handle that is dropped leaves the list, and takes nothing from the other handles of its socket;
 //! * a *future* ([`Waiting`]) has a place of its own for as long as it lives. Any number of them waits, all are woken, and one that is dropped
 //!   leaves the list.
 //!
@@ -19,9 +20,11 @@
 use std::io;
 use std::task::{Poll, Waker};
 
+use sockeye_sync::facade::OnceLock;
 use sockeye_sync::{Key, tasks};
 
 use crate::rt::env::Env;
+use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::{Ready, Registration, Waiters};
 
@@ -68,19 +71,59 @@ pub(crate) trait Waitable {
     }
 }
 
+/// A handle whose poll functions wait.
+pub(crate) trait Polled: Waitable {
+    fn places(&self) -> &Places;
+}
+
+/// What a handle is for, and its poll functions wait for.
+pub(crate) trait Listed {
+    /// Takes a task off the list on which it waits for `want`. Its waker is to be dropped with no lock held.
+    fn take_off(&self, want: Want, key: Key) -> Option<Waker>;
+}
+
+/// The places of a handle's poll functions, each on the list of its direction from the first wait on. Set under the mutex of that list.
+#[derive(Default)]
+pub(crate) struct Places {
+    read: OnceLock<Key>,
+    write: OnceLock<Key>,
+}
+
+impl Places {
+    fn of(&self, want: Want) -> &OnceLock<Key> {
+        match want {
+            Want::Read => &self.read,
+            Want::Write => &self.write,
+            Want::Connect | Want::Priority | Want::Error => unreachable!("only futures wait for {want:?}"),
+        }
+    }
+
+    /// The handle is dropped: its tasks leave the lists.
+    pub fn leave(&self, stack: &Stack, target: &impl Listed) {
+        for want in [Want::Read, Want::Write] {
+            if let Some(key) = self.of(want).get()
+                && let Ok(env) = stack.core()
+            {
+                discard(env, target.take_off(want, *key));
+            }
+        }
+    }
+}
+
 /// Ready when the wait is over; else `waker` is called then. For poll functions, after an attempt that would have blocked.
 ///
 /// # Errors
 /// [`waker_panicked`].
-pub(crate) fn poll(socket: &impl Waitable, want: Want, waker: &Waker) -> Poll<io::Result<()>> {
-    register(socket, want, |_| Key::slot(want.interest()), waker)
+pub(crate) fn poll(socket: &impl Polled, want: Want, waker: &Waker) -> Poll<io::Result<()>> {
+    let place = |list: &mut Waiters| *socket.places().of(want).get_or_init(|| list.issue(want.interest()));
+    register(socket, want, place, waker)
 }
 
 /// [`poll`] without an attempt before it: does not clone the waker if the wait is over.
 ///
 /// # Errors
 /// [`waker_panicked`].
-pub(crate) fn poll_first(socket: &impl Waitable, want: Want, waker: &Waker) -> Poll<io::Result<()>> {
+pub(crate) fn poll_first(socket: &impl Polled, want: Want, waker: &Waker) -> Poll<io::Result<()>> {
     if is_over(socket, want)? { Poll::Ready(Ok(())) } else { poll(socket, want, waker) }
 }
 

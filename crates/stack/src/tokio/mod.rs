@@ -6,8 +6,8 @@
 //! to its cooperative budget (`sockeye_sync::coop`).
 //!
 //! Any number of tasks may wait for one socket in futures, such as `readable`, `accept` or `recv`: all of them are woken, and one that is dropped
-//! takes nothing from the others. Poll functions, as of `AsyncRead` and `AsyncWrite`, share one place for each direction: of the tasks that call
-//! them, the last is woken.
+//! takes nothing from the others. Poll functions, as of `AsyncRead` and `AsyncWrite`, share one place for each direction of their handle: of the tasks
+//! that call them on one handle, the last is woken. Handles that `try_clone` of the types inside has made wait each for itself.
 //!
 //! Wakers are called, cloned and dropped with no lock held, so they may use any socket. A panic in one is caught and counted
 //! (`panics_foreign`), and all others are woken; where a waker panics while it is cloned, the call fails with `Other`.

@@ -18,7 +18,7 @@ use super::wait::{poll_until, until};
 use crate::rt::env::Env;
 use crate::rt::fork::Held;
 use crate::rt::poll::{self, Target as _, Waiters};
-use crate::rt::tasks::{self, Waitable, Waiting, Want};
+use crate::rt::tasks::{self, Polled, Waitable, Waiting, Want};
 use crate::tcp::conn::ready::End;
 use crate::tcp::socket::TcpStream;
 use crate::udp::naming::Handle;
@@ -96,7 +96,7 @@ pub(super) async fn readable<S: Waitable>(socket: &S, assumed: &Assumed) -> io::
 }
 
 /// [`readable`] as a poll function.
-pub(super) fn poll_readable<S: Waitable>(
+pub(super) fn poll_readable<S: Polled>(
     socket: &S,
     assumed: &Assumed,
     cx: &mut Context<'_>,
@@ -110,7 +110,7 @@ pub(super) async fn writable<S: Waitable>(socket: &S, assumed: &Assumed) -> io::
 }
 
 /// [`writable`] as a poll function.
-pub(super) fn poll_writable<S: Waitable>(
+pub(super) fn poll_writable<S: Polled>(
     socket: &S,
     assumed: &Assumed,
     cx: &mut Context<'_>,

@@ -1,7 +1,7 @@
 //! [`UdpSocket`] of the asynchronous kind.
 //!
 //! The thread that appends a datagram takes the tasks' wakers out of the queue and wakes them. Any number of tasks may wait in futures; of those that
-//! call a poll function, the last is woken, as in `tokio`. Sends never wait but at the cap of packet memory. Does not depend on how datagrams move.
+//! call a poll function of one handle, the last is woken, as in `tokio`. Sends never wait but at the cap of packet memory. Does not depend on how datagrams move.
 //! Tests: `tests/udp/tokio.rs`.
 
 use std::future::poll_fn;

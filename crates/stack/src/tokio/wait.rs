@@ -12,15 +12,15 @@ use sockeye_sync::facade::Arc;
 use crate::rt::env::Env;
 use crate::rt::fork::Held;
 use crate::rt::poll::Waiters;
-use crate::rt::tasks::{self, Waitable, Waiting, Want};
+use crate::rt::tasks::{self, Listed, Places, Polled, Waitable, Waiting, Want};
 use crate::tcp::conn::ready::is_in_error;
 use crate::tcp::socket::TcpListener;
 use crate::tcp::socket::TcpStream;
 use crate::udp::naming::Handle;
 use sockeye_sync::coop::{self, cooperative};
 
-/// An operation as a poll function: of the tasks that call it, the last is woken.
-pub(super) fn poll_op<S: Waitable, R>(
+/// An operation as a poll function: of the tasks that call it on one handle, the last is woken.
+pub(super) fn poll_op<S: Polled, R>(
     socket: &S,
     want: Want,
     cx: &mut Context<'_>,
@@ -64,8 +64,8 @@ pub(super) async fn op_listed<S: Waitable, R>(
     cooperative(|cx| until_done(socket, cx, once(|| waiting.poll(cx.waker())), &mut attempt)).await
 }
 
-/// [`op_listed`] as a poll function: of the tasks that call it, the last is woken.
-pub(super) fn poll_op_listed<S: Waitable, R>(
+/// [`op_listed`] as a poll function: of the tasks that call it on one handle, the last is woken.
+pub(super) fn poll_op_listed<S: Polled, R>(
     socket: &S,
     want: Want,
     cx: &mut Context<'_>,
@@ -95,7 +95,7 @@ pub(super) async fn until<S: Waitable>(socket: &S, want: Want) -> io::Result<()>
 }
 
 /// [`until`] as a poll function.
-pub(super) fn poll_until<S: Waitable>(socket: &S, want: Want, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+pub(super) fn poll_until<S: Polled>(socket: &S, want: Want, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     coop::poll(cx, |cx| tasks::poll_first(socket, want, cx.waker()))
 }
 
@@ -142,6 +142,12 @@ impl Waitable for TcpStream {
     }
 }
 
+impl Polled for TcpStream {
+    fn places(&self) -> &Places {
+        self.places()
+    }
+}
+
 impl Waitable for TcpListener {
     fn env(&self) -> io::Result<&Env> {
         Ok(self.enter()?.0)
@@ -150,6 +156,21 @@ impl Waitable for TcpListener {
     /// It has neither errors nor urgent data: everything is waited for as a connection is.
     fn with_list<R>(&self, _want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
         Ok(self.enter()?.1.with_waiting(f))
+    }
+}
+
+impl Polled for TcpListener {
+    fn places(&self) -> &Places {
+        self.places()
+    }
+}
+
+impl<T: Listed> Polled for Held<T>
+where
+    Self: Waitable,
+{
+    fn places(&self) -> &Places {
+        self.places()
     }
 }
 

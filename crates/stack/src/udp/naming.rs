@@ -9,9 +9,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::task::Waker;
 
 use rustix::io::Errno;
 use sockeye_proto::ip::martian::is_host;
+use sockeye_sync::Key;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::name::{Name, wildcard};
@@ -24,6 +26,7 @@ use crate::inet::Core;
 use crate::inet::netif::{NetifId, scope};
 use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
+use crate::rt::tasks::{Listed, Want};
 
 /// State that the handles of one socket share. The last one closes it.
 pub(crate) struct Handle {
@@ -233,6 +236,13 @@ impl Drop for Handle {
         for pcb in self.pcb.close(self.core()) {
             drop(Self { stack: self.stack.clone(), pcb });
         }
+    }
+}
+
+impl Listed for Arc<Handle> {
+    /// A send waits for no other one.
+    fn take_off(&self, _want: Want, key: Key) -> Option<Waker> {
+        self.pcb.receive.so.lock().waiters.remove(key)
     }
 }
 

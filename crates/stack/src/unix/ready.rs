@@ -163,22 +163,21 @@ mod tasks {
 
         fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
             let sock = self.open()?;
-            Ok(match (want, &sock.peer) {
-                (Want::Write | Want::Connect, Some(peer)) if sock.pcb.kind.is_connected() => {
-                    let mut so = peer.so.lock();
-                    let is_over = so.has_room() || so.takes_nothing();
+            Ok(match want {
+                Want::Write | Want::Connect => {
+                    let mut so = sock.room().so.lock();
+                    let is_over = match (sock.pcb.kind.is_connected(), &sock.peer) {
+                        (true, Some(_)) => so.has_room() || so.takes_nothing(),
+                        _ => sock.pcb.kind != Kind::Datagram,
+                    };
                     f(is_over, &mut so.writers)
                 }
-                (Want::Write | Want::Connect, _) => {
-                    let is_over = sock.pcb.kind != Kind::Datagram;
-                    f(is_over, &mut sock.pcb.so.lock().writers)
-                }
-                (Want::Read, _) => {
+                Want::Read => {
                     let mut so = sock.pcb.so.lock();
                     let is_over = so.is_readable() || so.error.is_some();
                     f(is_over, &mut so.readers)
                 }
-                (Want::Priority | Want::Error, _) => {
+                Want::Priority | Want::Error => {
                     let mut so = sock.pcb.so.lock();
                     let is_over = so.error.is_some() || (want == Want::Priority && so.shut);
                     f(is_over, &mut so.readers)

@@ -9,8 +9,10 @@
 //! last one closes, once; nothing is woken or dropped under a lock. Tests: `tests/unix*`.
 
 use std::io;
+use std::task::Waker;
 
 use rustix::io::Errno;
+use sockeye_sync::Key;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::Name;
@@ -27,6 +29,7 @@ use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::Ready;
 use crate::rt::poll::registration::{self, Gone};
+use crate::rt::tasks::{Listed, Want};
 
 /// See the module's head.
 pub(crate) struct Sock {
@@ -129,6 +132,11 @@ impl Sock {
         self.peer.as_ref().ok_or(Errno::NOTCONN)
     }
 
+    /// Where senders of this handle wait for room: at the peer of a connection.
+    pub fn room(&self) -> &Arc<Pcb> {
+        self.peer.as_ref().filter(|_| self.pcb.kind.is_connected()).unwrap_or(&self.pcb)
+    }
+
     /// Whether calls block.
     #[inline]
     pub fn blocks(&self) -> bool {
@@ -221,6 +229,15 @@ fn shut(pcb: &Arc<Pcb>, wakes: &mut Wakes<'_>) {
     let unblocked = so.flows.unblock_all();
     drop(so);
     wakes.senders(unblocked);
+}
+
+impl Listed for Sock {
+    fn take_off(&self, want: Want, key: Key) -> Option<Waker> {
+        match want {
+            Want::Write | Want::Connect => self.room().so.lock().writers.remove(key),
+            Want::Read | Want::Priority | Want::Error => self.pcb.so.lock().readers.remove(key),
+        }
+    }
 }
 
 impl Held<Sock> {

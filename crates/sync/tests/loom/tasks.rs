@@ -10,7 +10,7 @@ use loom::sync::Arc;
 use loom::thread;
 use sockeye_sync::reserved::Reserved;
 use sockeye_sync::tasks::{self, Waitable};
-use sockeye_sync::{BriefMutex, Key, Mutex, NoPollers, WaitList, WaitQueue};
+use sockeye_sync::{BriefMutex, Mutex, NoPollers, WaitList, WaitQueue};
 
 use crate::parker::Parker;
 use crate::{check, check_bounded};
@@ -173,7 +173,7 @@ fn a_waker_that_panics_prevents_no_other_wake_up() {
         let socket = Socket::new(HIWAT);
         let ((_, first), (parker, second)) = (Parker::new(), Parker::new());
         let own = second.clone();
-        let slot = Key::slot(WRITE);
+        let slot = socket.so.lock().list.issue(WRITE);
         let Ok(is_over) = tasks::register(&*socket, (), |_| slot, first, drop);
         assert!(!is_over);
         let other = socket.clone();

@@ -158,7 +158,8 @@ fn a_close_wakes_every_waiter() {
         let other = socket.clone();
         let task = thread::spawn(move || other.readable());
         let (parker, waker) = Parker::new();
-        assert!(socket.buffer.lock().list.register(Key::slot(WRITE), waker).is_none());
+        let key = socket.buffer.lock().list.issue(WRITE);
+        assert!(socket.buffer.lock().list.register(key, waker).is_none());
         socket.close();
         parker.sleep();
         task.join().unwrap();
@@ -217,7 +218,7 @@ fn the_last_of_two_tasks_in_one_entry_is_woken() {
     check_bounded(|| {
         let socket = Socket::new();
         let ((_first, old), (last, new)) = (Parker::new(), Parker::new());
-        let mut slot = Some(Key::slot(READ));
+        let mut slot = Some(socket.buffer.lock().list.issue(READ));
         assert!(socket.poll(&mut slot, &old).is_pending());
         let other = socket.clone();
         let writer = thread::spawn(move || other.append());

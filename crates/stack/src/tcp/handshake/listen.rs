@@ -6,11 +6,12 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::task::Waker;
 
 use smallvec::SmallVec;
 use sockeye_proto::tcp::syncache::{Patience, SYNACK_RETRIES_MAX};
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering};
-use sockeye_sync::{Mutex, TakeQueue, Ticket, WaitQueue};
+use sockeye_sync::{Key, Mutex, TakeQueue, Ticket, WaitQueue};
 
 use crate::base::addr::Endpoint;
 use crate::config::BACKLOG_MAX;
@@ -18,6 +19,7 @@ use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::registration::{self, Gone};
 use crate::rt::poll::{Ready, Waiters};
+use crate::rt::tasks::{Listed, Want};
 use crate::tcp::conn::Conn;
 use crate::tcp::conn::outbox::{Context, Wake};
 use crate::tcp::handshake::admission::Admission;
@@ -54,6 +56,12 @@ pub(crate) struct Listener {
     /// Whether, and by which means, its application is asked before a SYN is answered.
     pub admission: Admission,
     line: Line,
+}
+
+impl Listed for Arc<Listener> {
+    fn take_off(&self, _want: Want, key: Key) -> Option<Waker> {
+        self.line.queue.lock().waiters.remove(key)
+    }
 }
 
 /// Fields that each connection writes, together: the first lines of the queue travel with the count.

@@ -17,6 +17,8 @@ use crate::rt::handle::Stack;
 use crate::rt::panics;
 use crate::rt::poll::{Pollable, Target, sealed};
 use crate::rt::resolve::{self, ToSocketAddrs};
+#[cfg(feature = "tokio")]
+use crate::rt::tasks::Places;
 use crate::tcp::Core;
 use crate::tcp::conn::outbox::{Context, Wake};
 use crate::tcp::conn::ready;
@@ -171,6 +173,11 @@ impl TcpListener {
     #[inline]
     pub(crate) fn enter(&self) -> io::Result<(&Core, &Arc<Listener>)> {
         self.held.enter()
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn places(&self) -> &Places {
+        self.held.places()
     }
 }
 

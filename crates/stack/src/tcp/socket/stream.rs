@@ -4,12 +4,13 @@ use std::any::Any;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::task::Waker;
 use std::time::Duration;
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
-use sockeye_sync::{Lent, Mutex, OnceArc};
+use sockeye_sync::{Key, Lent, Mutex, OnceArc};
 
 use super::{TcpSocket, info};
 use crate::base::addr::Endpoint;
@@ -20,6 +21,9 @@ use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::{Pollable, Target, sealed};
 use crate::rt::resolve::{self, ToSocketAddrs};
+#[cfg(feature = "tokio")]
+use crate::rt::tasks::Places;
+use crate::rt::tasks::{Listed, Want};
 use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::ready;
@@ -124,6 +128,11 @@ impl TcpStream {
     #[inline]
     pub(crate) fn conn(&self) -> io::Result<&Arc<Conn>> {
         self.held.open().map(|ends| &ends.conn)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn places(&self) -> &Places {
+        self.held.places()
     }
 
     /// The address of the other end.
@@ -412,6 +421,12 @@ impl Ends {
         }
         let peer = self.conn.live_peer()?;
         Some(self.peer.get_or_set(peer))
+    }
+}
+
+impl Listed for Ends {
+    fn take_off(&self, _want: Want, key: Key) -> Option<Waker> {
+        self.conn.so.lock().waiters.remove(key)
     }
 }
 

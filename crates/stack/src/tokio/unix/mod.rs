@@ -1,8 +1,8 @@
 //! UNIX-domain sockets in `tokio`'s shape.
 //!
 //! As for TCP there is no reactor: the thread that appends to a buffer, or makes room in one, takes the tasks' wakers out
-//! of it and wakes them. Any number of tasks may wait for one socket in futures; of those that call a poll function, the last is
-//! woken for each direction.
+//! of it and wakes them. Any number of tasks may wait for one socket in futures; of those that call a poll function of one
+//! handle, the last is woken for each direction.
 //!
 //! Does not depend on how data moves. Tests: `tests/unix/tokio.rs`.
 
