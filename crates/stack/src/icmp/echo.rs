@@ -142,7 +142,7 @@ pub(crate) fn on_reply(cx: &mut Context<'_>, id: u16, received: Received) {
 /// An ICMP error quotes a message of ours: `addresses` as we sent it, `quoted` from the ICMP header on. True if a socket
 /// here may have sent it.
 pub(crate) fn on_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) -> bool {
-    let Undelivered { addresses, mut quoted, error, offender } = undelivered;
+    let Undelivered { addresses, mut quoted, error, offender, netif } = undelivered;
     let mut head = [0; HEADER_LEN];
     if quoted.copy_to(0, &mut head) < HEADER_LEN {
         return false;
@@ -156,8 +156,8 @@ pub(crate) fn on_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) -> bo
     let Some(pcb) = pcb else { return false };
     // The queue of errors has the request's number where it has a datagram's port.
     tuple.remote.port = seq;
-    let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, Unsent::of(error), &tuple, offender, quoted, &mut cx.due.wakes);
+    let from = (Endpoint::new(offender, 0), netif.interface_index());
+    errors::report(&pcb, Unsent::of(error), &tuple, from, quoted, &mut cx.due.wakes);
     true
 }
 

@@ -40,4 +40,6 @@ pub(crate) struct Undelivered<'a> {
     pub quoted: Chain,
     pub error: Error,
     pub offender: IpAddr,
+    /// By which it went out, and the report came in.
+    pub netif: NetifId,
 }

@@ -47,6 +47,8 @@ pub(crate) struct Queued {
     pub offender: Endpoint,
     /// Where the datagram was sent to.
     pub dst: Endpoint,
+    /// The number of the interface on which both are, if their addresses are of a link.
+    pub interface: u32,
     pub payload: Chain,
 }
 
@@ -68,12 +70,12 @@ pub struct RecvError {
     pub is_truncated: bool,
 }
 
-/// Tells a socket that a datagram of its conversation `tuple` (as the socket names it) did not arrive.
+/// Tells a socket that a datagram of its conversation `tuple` (as the socket names it) did not arrive: who says so, and by which interface.
 pub(crate) fn report(
     pcb: &Arc<Pcb>,
     what: Unsent,
     tuple: &FourTuple,
-    offender: Endpoint,
+    (offender, interface): (Endpoint, u32),
     payload: Chain,
     wakes: &mut Vec<Wake>,
 ) {
@@ -85,7 +87,7 @@ pub(crate) fn report(
     }
     let mut so = pcb.receive.so.lock();
     if has_queue && so.errors.len() < ERRORS_MAX {
-        so.errors.push_back(Queued { what, errno, offender, dst: tuple.remote, payload });
+        so.errors.push_back(Queued { what, errno, offender, dst: tuple.remote, interface, payload });
     }
     so.error = Some(errno);
     pcb.notable.set(Notable::ERROR, true);

@@ -111,7 +111,7 @@ fn parse(received: &mut Received) -> Result<udp::Header, udp::ParseError> {
 /// gets the error; returns whether there is such a socket. A forged one can at most report an error to a socket whose name it
 /// knows, and make datagrams to its peer go in smaller packets.
 pub(crate) fn on_icmp_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) -> bool {
-    let Undelivered { addresses, mut quoted, error, offender } = undelivered;
+    let Undelivered { addresses, mut quoted, error, offender, netif } = undelivered;
     let mut head = [0; HEADER_LEN];
     if quoted.copy_to(0, &mut head) < HEADER_LEN {
         return false;
@@ -125,7 +125,7 @@ pub(crate) fn on_icmp_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) 
     let table = &super::shared(cx.core).table;
     let pcb = table.with(cx.cpu, |copy| table.find(copy, &tuple).cloned());
     let Some(pcb) = pcb else { return false };
-    let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, Unsent::of(error), &tuple, offender, quoted, &mut cx.due.wakes);
+    let from = (Endpoint::new(offender, 0), netif.interface_index());
+    errors::report(&pcb, Unsent::of(error), &tuple, from, quoted, &mut cx.due.wakes);
     true
 }

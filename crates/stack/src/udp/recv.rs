@@ -124,17 +124,18 @@ fn recv_several(
 pub(crate) fn recv_err(handle: &Handle, buf: &mut [u8]) -> Option<RecvError> {
     let pcb = &handle.pcb;
     let mut so = pcb.receive.so.lock();
-    let Queued { what, errno, offender, dst, payload } = so.errors.pop_front()?;
+    let Queued { what, errno, offender, dst, interface, payload } = so.errors.pop_front()?;
     // As on Linux, the pending error is then the next one's.
     so.error = so.errors.front().map(|next| next.errno);
     pcb.notable.set(Notable::ERROR, so.error.is_some());
     drop(so);
     let len = payload.copy_to(0, buf);
+    let shown = |end: Endpoint| scope::with_interface(end.to_socket_addr(pcb.is_mapped), || interface);
     Some(RecvError {
         what,
         errno: errno.raw_os_error(),
-        offender: offender.to_socket_addr(pcb.is_mapped),
-        dst: dst.to_socket_addr(pcb.is_mapped),
+        offender: shown(offender),
+        dst: shown(dst),
         len,
         is_truncated: len < payload.len(),
     })

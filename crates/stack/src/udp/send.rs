@@ -223,9 +223,9 @@ impl<'h> Sending<'h> {
         let udp = super::shared(self.handle.core());
         udp.count(count::NO_PORTS, self.run.iter().map(Load::count).sum());
         let (pcb, tuple) = (&self.handle.pcb, flow.tuple.reversed());
-        let offender = Endpoint::new(tuple.remote.addr, 0);
+        let from = (Endpoint::new(tuple.remote.addr, 0), flow.interface);
         for load in self.run.drain(..) {
-            errors::report(pcb, Unsent::PortUnreachable, &tuple, offender, load.payload, &mut self.wakes);
+            errors::report(pcb, Unsent::PortUnreachable, &tuple, from, load.payload, &mut self.wakes);
         }
     }
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use sockeye::netif::{ChannelConfig, ChannelPort, LinkOptions, MacAddr, Medium, NetifId, channel};
 use sockeye::{IcmpSocket, SendMeta, Stack, TcpListener, TcpSocket, TcpStream, UdpSocket};
+use sockeye_proto::icmp::{Error, Message, Unreachable};
 use sockeye_proto::ip::{self, Addresses, PROTOCOL_UDP};
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::Ports;
 
 use crate::common;
-use crate::host::{between, bytes_of, frame, packet};
+use crate::host::{between, bytes_of, frame, icmp, packet};
 use crate::segments::{segment_of, syn_ack};
 
 const IPV6: u16 = 0x86dd;
@@ -300,4 +301,28 @@ fn a_scope_that_does_not_fit_is_refused() {
     bound.send_to(b"x", with("fe80::9", 0)).unwrap();
     assert_eq!(links.sent().iter().map(|(link, _)| *link).collect::<Vec<_>>(), [0, 0]);
     assert_eq!(udp.send_to(b"x", with("2001:db8::9", 77)).unwrap_err().kind(), ErrorKind::NetworkUnreachable);
+}
+
+#[test]
+fn an_error_names_the_link_on_which_its_datagram_was_lost() {
+    let links = Links::new();
+    for (link, own) in OURS.into_iter().enumerate() {
+        let lose = || {
+            let sent = links.sent();
+            let error = Message::Error(Error::Unreachable(Unreachable::Host));
+            links.receive(link, &icmp(between("fe80::9", own), error, &sent[0].1));
+        };
+        let ping = IcmpSocket::bind_on(&links.stack, "::".parse().unwrap()).unwrap();
+        let peer = SocketAddrV6::new(PEER, 0, 0, links.scope(link));
+        ping.send_to_scoped(1, b"there?", peer).unwrap();
+        lose();
+        let error = ping.recv_err(&mut []).unwrap();
+        assert_eq!((error.dst, error.scope_id), (PEER.into(), links.scope(link)));
+        let udp = UdpSocket::bind_on(&links.stack, "[::]:0").unwrap();
+        udp.set_recv_err(true).unwrap();
+        udp.send_to(b"there?", links.peer(link, 9)).unwrap();
+        lose();
+        let error = udp.recv_err(&mut []).unwrap();
+        assert_eq!((error.dst, error.offender), (links.peer(link, 9), links.peer(link, 0)));
+    }
 }

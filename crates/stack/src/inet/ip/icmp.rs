@@ -160,7 +160,7 @@ fn undelivered(
     } else if header.protocol == ip::PROTOCOL_TCP {
         segment_undelivered(cx, &header.addresses, &quoted, error);
     } else {
-        let undelivered = Undelivered { addresses: &header.addresses, quoted, error, offender };
+        let undelivered = Undelivered { addresses: &header.addresses, quoted, error, offender, netif };
         let is_ours = cx.core.protocols().undelivered(cx, header.protocol, undelivered);
         path_reported(cx, is_ours, &header.addresses, range.end, error);
     }
