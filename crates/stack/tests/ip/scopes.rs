@@ -326,3 +326,40 @@ fn an_error_names_the_link_on_which_its_datagram_was_lost() {
         assert_eq!((error.dst, error.offender), (links.peer(link, 9), links.peer(link, 0)));
     }
 }
+
+#[test]
+fn what_is_for_members_on_this_host_leaves_by_no_link() {
+    let (links, iface) = (Links::new(), OURS_V4[0].parse::<Ipv4Addr>().unwrap());
+    for (group, leaves) in
+        [("239.1.2.3", 0u8), ("ff05::77", 0), ("ff01::77", 0), ("239.1.2.3", 1), ("ff05::77", 1)]
+    {
+        let group: IpAddr = group.parse().unwrap();
+        let socket = UdpSocket::bind_on(&links.stack, if group.is_ipv4() { "0.0.0.0:7" } else { "[::]:7" });
+        let socket = socket.unwrap();
+        socket.set_nonblocking(true).unwrap();
+        match group {
+            IpAddr::V4(group) => {
+                socket.join_multicast_v4(&group, &iface).unwrap();
+                socket.set_multicast_if_v4(&iface).unwrap();
+                socket.set_multicast_ttl_v4(u32::from(leaves)).unwrap();
+            }
+            IpAddr::V6(group) => {
+                socket.join_multicast_v6(&group, links.scope(0)).unwrap();
+                socket.set_multicast_if_v6(links.scope(0)).unwrap();
+                let of_host = group.octets()[1] == 1;
+                socket.set_multicast_hops_v6(if of_host { 9 } else { leaves }).unwrap();
+            }
+        }
+        links.sent();
+        socket.send_to(b"all", SocketAddr::new(group, 7)).unwrap();
+        let datagrams = links.sent().into_iter().filter(|(_, packet)| addresses(packet).dst() == group);
+        assert_eq!(datagrams.count(), usize::from(leaves), "{group}");
+        assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 3, "{group}");
+        drop(socket);
+    }
+    let ping = IcmpSocket::bind_on(&links.stack, "::".parse().unwrap()).unwrap();
+    links.sent();
+    let of_host = SocketAddrV6::new("ff01::1".parse().unwrap(), 0, 0, links.scope(0));
+    ping.send_to_scoped(1, b"all?", of_host).unwrap();
+    assert!(links.sent().is_empty());
+}

@@ -145,6 +145,7 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
         flow_label: if is_v6 { flow_label::of_flow(core, outgoing.flow, 0) } else { 0 },
     };
     match core.netifs.out(via) {
+        Some(_) if stays_here(outgoing.dst, header.hop_limit) => Ok(()),
         Some((id, netif)) => {
             let (mtu, may_be_cut) = path_of(cx, core.links.mtu(id, netif.mtu(), is_v6), outgoing);
             let offload = netif.offloads_checksum();
@@ -158,6 +159,12 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
         }
         None => loop_back(cx, header, outgoing, payload),
     }
+}
+
+/// Whether a packet to a group is for this host only: by its hop limit, or by the group's scope (RFC 4291 section 2.7, of which 0 is reserved).
+fn stays_here(dst: IpAddr, hop_limit: u8) -> bool {
+    let is_of_host = matches!(dst, IpAddr::V6(group) if group.octets()[1] & 0xf <= 1);
+    dst.is_multicast() && (hop_limit == 0 || is_of_host)
 }
 
 /// Whether an interface takes a payload that is several datagrams', and cuts it: `each_len` bytes behind the IP header in each
