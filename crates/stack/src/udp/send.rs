@@ -258,13 +258,20 @@ fn target(pcb: &Pcb, addr: SocketAddr) -> Result<Endpoint, Errno> {
 fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) -> Result<Plan, Errno> {
     let dst = remote.addr;
     let options = &pcb.options;
+    if dst.is_ipv4() && meta.hop_limit == Some(0) {
+        return Err(Errno::INVAL);
+    }
     let is_broadcast = scope::is_broadcast(&core.netifs, dst);
     if is_broadcast && !options.broadcast.load(Ordering::Relaxed) {
         return Err(Errno::ACCESS);
     }
     let interface = if is_broadcast || dst.is_multicast() || scope::is_of_link(dst) {
         let scope = meta.to.map_or(Ok(None), |to| scope::named(core, &to))?.map(NetifId::interface_index);
-        meta.interface.or(scope).unwrap_or_else(|| route::interface_for(pcb, dst))
+        let named = meta.interface.or(scope).unwrap_or_else(|| route::interface_for(pcb, dst));
+        if named > LOOPBACK && NetifId::of_interface(core, named).is_none() {
+            return Err(errno::NODEV);
+        }
+        named
     } else {
         0
     };

@@ -100,8 +100,8 @@ impl UdpSocket {
     /// sendmsg(2): gathers one datagram, or several with [`SendMeta::segment_size`].
     ///
     /// # Errors
-    /// As for [`send_to`](Self::send_to); `InvalidInput` for a source that is not the stack's, or more than 128
-    /// datagrams.
+    /// As for [`send_to`](Self::send_to); `InvalidInput` for a source that is not the stack's, for more than 128 datagrams, and for
+    /// a TTL of 0; ENODEV for an interface that does not exist.
     pub fn send_msg(&self, bufs: &[IoSlice<'_>], meta: &SendMeta) -> io::Result<usize> {
         let mut sending = Sending::new(self.handle.open()?)?;
         let len = sending.push(bufs, meta)?;

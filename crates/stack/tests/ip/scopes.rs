@@ -363,3 +363,32 @@ fn what_is_for_members_on_this_host_leaves_by_no_link() {
     ping.send_to_scoped(1, b"all?", of_host).unwrap();
     assert!(links.sent().is_empty());
 }
+
+#[test]
+fn a_datagram_by_no_link_or_over_no_hop_is_refused() {
+    let links = Links::new();
+    let send = |own: &str, meta: SendMeta| {
+        let socket = UdpSocket::bind_on(&links.stack, own).unwrap();
+        socket.set_broadcast(true).unwrap();
+        let sent = socket.send_msg(&[std::io::IoSlice::new(b"x")], &meta);
+        sent.err().map(|error| error.raw_os_error().unwrap())
+    };
+    let bound = [format!("{}:0", OURS_V4[0]), format!("[{}%{}]:0", OURS[0], links.scope(0))];
+    for (own, to) in [
+        ("0.0.0.0:0", "239.1.2.3:9"),
+        (&bound[0], "239.1.2.3:9"),
+        (&bound[0], "255.255.255.255:9"),
+        ("[::]:0", "[ff02::77]:9"),
+        (&bound[1], "[ff05::77]:9"),
+        (&bound[1], "[fe80::9]:9"),
+    ] {
+        let meta = SendMeta { interface: Some(77), ..SendMeta::to(to.parse().unwrap()) };
+        assert_eq!(send(own, meta), NO_DEVICE, "{own} {to}");
+        let meta = SendMeta { interface: Some(links.scope(0)), ..meta };
+        assert_eq!(send(own, meta), None, "{own} {to}");
+    }
+    for to in ["10.1.0.9:9", "239.1.2.3:9", "127.0.0.1:9"] {
+        let meta = SendMeta { hop_limit: Some(0), ..SendMeta::to(to.parse().unwrap()) };
+        assert_eq!(send("0.0.0.0:0", meta), Some(rustix::io::Errno::INVAL.raw_os_error()), "{to}");
+    }
+}
