@@ -99,19 +99,21 @@ fn recv_several(
 ) -> Result<usize, Errno> {
     let wanted = bufs.len().min(metas.len());
     let mut places = bufs.chunks_mut(1).zip(metas);
-    let (mut done, mut blocks) = (0, blocks(&handle.pcb));
+    let mut done = 0;
     while done < wanted {
-        let taken = await_some(handle, blocks, |so| {
+        let pop = |so: &mut So| {
             let most = BATCH_MAX.min(wanted - done);
             let taken: SmallVec<[Datagram; BATCH_MAX]> = (0..most).map_while(|_| so.pop()).collect();
             (!taken.is_empty()).then_some(taken)
-        });
-        let taken = match taken {
-            Ok(taken) => taken,
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(error),
         };
-        blocks = false;
+        let taken = if done == 0 {
+            await_some(handle, blocks(&handle.pcb), pop)?
+        } else {
+            // The call has datagrams to return: it does not wait, and leaves an error that has come in since to the next call.
+            let more = pop(&mut handle.pcb.receive.so.lock());
+            let Some(more) = more else { break };
+            more
+        };
         for (datagram, (buf, meta)) in taken.iter().zip(&mut places) {
             *meta = hand_out(handle, datagram, |payload| fill(payload, buf));
         }
