@@ -25,12 +25,13 @@ use crate::rt::wake::Wake;
 impl Unsent {
     /// The errno that Linux has for it, and whether it ends the calls of a connected socket: some errors are only
     /// reported to sockets that asked for the queue.
-    fn errno(self) -> (Errno, bool) {
+    fn errno(self, is_ipv6: bool) -> (Errno, bool) {
         match self {
             Self::PortUnreachable => (Errno::CONNREFUSED, true),
             Self::HostUnreachable => (Errno::HOSTUNREACH, false),
             Self::NetworkUnreachable => (Errno::NETUNREACH, false),
             Self::ProtocolUnreachable => (Errno::NOPROTOOPT, true),
+            Self::Prohibited if is_ipv6 => (Errno::ACCESS, true),
             Self::Prohibited => (Errno::HOSTUNREACH, true),
             Self::TooBig { .. } => (Errno::MSGSIZE, true),
             Self::ParameterProblem => (errno::PROTO, true),
@@ -81,7 +82,7 @@ pub(crate) fn report(
 ) {
     let has_queue = pcb.options.recv_err.load(Ordering::Relaxed);
     let is_connected = pcb.name.load().remote.is_some();
-    let (errno, is_fatal) = what.errno();
+    let (errno, is_fatal) = what.errno(tuple.remote.addr.is_ipv6());
     if !(has_queue || is_connected && is_fatal) {
         return;
     }

@@ -1,10 +1,10 @@
 //! Sockets for echo requests: over the loopback, over an interface, and the errors that they get.
 
 use std::io::ErrorKind;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use sockeye::{IcmpSocket, Unsent};
+use sockeye::{IcmpSocket, UdpSocket, Unsent};
 use sockeye_proto::icmp::{Error, Family, Message, Unreachable};
 
 use crate::host::{Host, OURS, THEIRS, icmp, inwards, read_icmp};
@@ -110,6 +110,33 @@ fn an_error_that_quotes_a_request_is_reported_with_its_sequence_number_and_data(
             assert_eq!(ping.recv_err(&mut buf), None);
             assert_eq!(ping.recv(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
         }
+    }
+}
+
+/// As on Linux.
+#[test]
+fn a_prohibition_has_an_error_of_its_own_only_over_ipv6() {
+    let prohibited = Message::Error(Error::Unreachable(Unreachable::Prohibited));
+    for (family, any, at) in FAMILIES {
+        let errno = match family {
+            Family::V4 => rustix::io::Errno::HOSTUNREACH,
+            Family::V6 => rustix::io::Errno::ACCESS,
+        };
+        let mut host = Host::new();
+        let ping = socket(&host, any);
+        ping.send_to(1, b"", addr(THEIRS[at])).unwrap();
+        let sent = host.turn().remove(0);
+        host.send(&icmp(inwards(family), prohibited, &sent));
+        assert_eq!(ping.recv(&mut []).unwrap_err().raw_os_error(), Some(errno.raw_os_error()));
+        let report = ping.recv_err(&mut []).unwrap();
+        assert_eq!((report.what, report.errno), (Unsent::Prohibited, errno.raw_os_error()));
+        let udp = UdpSocket::bind_on(&host.stack, SocketAddr::new(addr(any), 0)).unwrap();
+        udp.set_nonblocking(true).unwrap();
+        udp.connect(SocketAddr::new(addr(THEIRS[at]), 9)).unwrap();
+        udp.send(b"").unwrap();
+        let sent = host.turn().remove(0);
+        host.send(&icmp(inwards(family), prohibited, &sent));
+        assert_eq!(udp.recv(&mut []).unwrap_err().raw_os_error(), Some(errno.raw_os_error()));
     }
 }
 
