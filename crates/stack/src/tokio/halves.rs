@@ -38,6 +38,10 @@ macro_rules! async_write {
                 cx: &mut std::task::Context<'_>,
                 bufs: &[std::io::IoSlice<'_>],
             ) -> std::task::Poll<std::io::Result<usize>> {
+                // As by writev(2), nothing in pieces does not get as far as the connection.
+                if bufs.iter().all(|buf| buf.is_empty()) {
+                    return std::task::Poll::Ready(Ok(0));
+                }
                 let $this = &*self;
                 $stream.poll_write_shared(cx, bufs)
             }

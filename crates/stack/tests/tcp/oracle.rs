@@ -381,6 +381,25 @@ fn error_once<S: Sockets>(sockets: &S) -> String {
     story.0
 }
 
+/// A write of nothing is refused as any write is.
+fn nothing<S: Sockets>(sockets: &S) -> String {
+    let mut story = Story::default();
+    let (mut here, there) = sockets.pair();
+    story.note("writes nothing", here.write(b""));
+    S::shutdown(&here, Shutdown::Write).unwrap();
+    story.note("writes nothing after a shutdown", here.write(b""));
+    story.note("writes nothing in pieces", here.write_vectored(&[]));
+    drop((here, there));
+    let (mut here, there) = sockets.pair();
+    S::linger_zero(&there);
+    drop(there);
+    settle();
+    for _ in 0..2 {
+        story.note("writes nothing after a reset", here.write(b""));
+    }
+    story.0
+}
+
 /// A clone keeps the connection open.
 fn clones<S: Sockets>(sockets: &S) -> String {
     let mut story = Story::default();
@@ -489,6 +508,7 @@ fn single_scenarios_match_the_kernel() {
     both("accept after reset", accept_after_reset, accept_after_reset);
     both("reset with queues", reset_with_queues, reset_with_queues);
     both("error once", error_once, error_once);
+    both("nothing", nothing, nothing);
     both("clones", clones, clones);
     both("listener goes", listener_goes, listener_goes);
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));

@@ -44,24 +44,24 @@ const LARGE_CHUNK_MAX: usize = 256 << 10;
 /// nothing taken the error is reported; otherwise it stays pending for the next call.
 pub(crate) fn send(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     let rest = Rest::of(Slices::new(bufs));
-    if rest.source.len() == 0 {
-        start_deferred(core, ends.conn);
-        return Ok(0);
-    }
     send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
-/// A write of nothing sends a SYN that waits for a write, without text.
+/// A write of nothing fails where any write would, and sends a SYN that waits for a write, without text.
 #[cold]
-fn start_deferred(core: &Core, conn: &Arc<Conn>) {
+fn send_nothing(core: &Core, conn: &Arc<Conn>) -> io::Result<()> {
     let is_deferred = {
         let mut so = conn.so.lock();
+        if let Err(Refusal::Failed(error)) = check(conn, &so, false) {
+            return Err(error);
+        }
         so.pcb.hold_syn(false);
         std::mem::take(&mut so.snd.defers_syn)
     };
     if is_deferred {
         connect::start(core, conn);
     }
+    Ok(())
 }
 
 /// [`send`] of data in packet memory: not copied. The bytes taken are gone from `chain`.
@@ -104,10 +104,6 @@ pub(crate) fn send_slices(
     no_memory: impl Fn(&mut Timeout) -> io::Result<()>,
 ) -> io::Result<usize> {
     let source = Slices::new(bufs);
-    if source.len() == 0 {
-        start_deferred(core, ends.conn);
-        return Ok(0);
-    }
     if flags.has(SendFlags::ZEROCOPY) {
         return send_or(core, ends, Rest { flags, ..Rest::of(Parted::new(source)) }, no_memory);
     }
@@ -147,6 +143,9 @@ fn send_rest<S: Source>(
     let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.write_timeout);
     let (wanted, mut earlier) = (rest.source.len(), None);
+    if wanted == 0 {
+        send_nothing(core, conn)?;
+    }
     while rest.source.len() > 0 {
         let before = rest.source.len();
         let refusal = match append(core, ends, &mut rest) {
