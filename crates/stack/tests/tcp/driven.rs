@@ -278,6 +278,23 @@ fn a_user_timeout_is_rounded_up_on_a_socket_too() {
     assert_eq!(stream.user_timeout().unwrap(), millisecond);
 }
 
+/// Zero would reset the connection.
+#[test]
+fn a_linger_time_is_rounded_up() {
+    let stack = crate::common::stack_with(|c| c.workers = 0);
+    let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
+    let mut socket = TcpSocket::new_v4(&stack);
+    socket.set_linger(Some(Duration::from_nanos(1))).unwrap();
+    let millisecond = Some(Duration::from_millis(1));
+    assert_eq!(socket.linger(), millisecond);
+    let stream = socket.connect(listener.local_addr().unwrap()).unwrap();
+    assert_eq!(stream.linger().unwrap(), millisecond);
+    stream.set_linger(Some(Duration::from_micros(1001))).unwrap();
+    assert_eq!(stream.linger().unwrap(), Some(Duration::from_millis(2)));
+    stream.set_linger(Some(Duration::ZERO)).unwrap();
+    assert_eq!(stream.linger().unwrap(), Some(Duration::ZERO));
+}
+
 #[test]
 fn a_user_timeout_ends_a_connection_whose_data_stays_unacknowledged() {
     let mut world = World::new(|_| {});

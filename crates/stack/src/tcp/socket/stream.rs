@@ -520,10 +520,10 @@ fn shown(core: &Core, conn: &Conn, end: Endpoint) -> SocketAddr {
     scope::shown(&core.netifs, end, conn.options.is_mapped, conn.tuple.local.addr)
 }
 
-/// SO_LINGER in milliseconds.
+/// SO_LINGER in milliseconds, rounded up: only zero itself resets.
 pub(super) fn linger_ms(linger: Option<Duration>) -> io::Result<u32> {
     let Some(time) = linger else { return Ok(LINGER_OFF) };
-    let ms = u32::try_from(time.as_millis()).ok().filter(|ms| *ms != LINGER_OFF);
+    let ms = u32::try_from(time.as_nanos().div_ceil(1_000_000)).ok().filter(|ms| *ms != LINGER_OFF);
     ms.ok_or_else(|| invalid(format!("a linger time of {time:?} is too long: at most 49 days")))
 }
 
