@@ -123,7 +123,7 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// The SO_SNDBUF setting, bytes. Unlike Linux's it is not doubled.
+    /// The SO_SNDBUF setting: twice the bytes that it allows, as Linux returns it (socket(7)).
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -140,7 +140,7 @@ impl TcpSocket {
         Ok(())
     }
 
-    /// The SO_RCVBUF setting, bytes. Unlike Linux's it is not doubled.
+    /// The SO_RCVBUF setting: twice the bytes that were set, as Linux returns it (socket(7)).
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.

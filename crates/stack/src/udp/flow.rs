@@ -209,13 +209,13 @@ impl UdpFlow {
 
     /// Ends the flow, and sends its peer an ICMP error about the oldest waiting datagram, or about an empty one, from
     /// the address to which the peer sends: with [`Unsent::PortUnreachable`], the peer's call fails with
-    /// `ConnectionRefused`. Never blocks.
+    /// `ConnectionRefused`. Never blocks. While another handle of the flow's [socket](Self::socket) is held, the flow goes on.
     ///
     /// The number of ICMP errors is limited, per interface and per pair of addresses; errors beyond that are counted
     /// and not sent.
     ///
     /// # Errors
-    /// `OutOfMemory` without packet memory; the flow has ended nevertheless.
+    /// `OutOfMemory` without packet memory; this handle of the flow is dropped nevertheless.
     pub fn reject(self, why: Unsent) -> io::Result<()> {
         reject(&self.socket, why)
     }

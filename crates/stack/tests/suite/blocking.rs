@@ -149,6 +149,16 @@ fn a_connect_to_a_full_listener_times_out() {
 }
 
 #[test]
+fn a_connect_with_no_time_is_refused() {
+    let stack = stack();
+    let (listener, _first) = full_listener(&stack);
+    let addr = listener.local_addr().unwrap();
+    let refused = TcpSocket::new_v4(&stack).connect_timeout(addr, Duration::ZERO).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    assert_eq!(stack.connection_count(), 2, "nothing was begun");
+}
+
+#[test]
 fn a_connect_is_not_connected_while_its_handshake_lasts() {
     let _guard = watchdog("a_connect_is_not_connected_while_its_handshake_lasts");
     let stack = stack();

@@ -18,6 +18,7 @@ use crate::base::bind::{ANY_PORT, BindOptions};
 use crate::base::report::Timestamping;
 use crate::config::{BUFFER_MAX, BUFFER_MIN, TcpConfig};
 use crate::inet::netif::scope;
+use crate::rt::blocking::nonzero;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::handle::Stack;
 use crate::rt::panics;
@@ -352,6 +353,7 @@ impl TcpSocket {
     /// # Errors
     /// As for [`TcpStream::connect_timeout`].
     pub fn connect_timeout(self, addr: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+        nonzero(Some(timeout))?;
         let stream = self.start(addr)?;
         if !stream.defers_connect()? {
             let (core, conn) = stream.enter()?;

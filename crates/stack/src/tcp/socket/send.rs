@@ -6,6 +6,7 @@
 
 use std::io::{self, IoSlice};
 
+use rustix::io::Errno;
 use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Ordering;
@@ -52,7 +53,7 @@ impl TcpSocket {
     /// the interface's own.
     ///
     /// # Errors
-    /// `InvalidInput` for another value.
+    /// EINVAL for another value.
     pub fn set_maxseg(&mut self, bytes: u16) -> io::Result<()> {
         self.settings.maxseg = maxseg_of(bytes)?;
         Ok(())
@@ -68,7 +69,7 @@ impl TcpListener {
     /// TCP_MAXSEG of handshakes that begin from now on: see [`TcpSocket::set_maxseg`].
     ///
     /// # Errors
-    /// `InvalidInput` for a value that it does not accept.
+    /// EINVAL for a value that it does not accept.
     pub fn set_maxseg(&self, bytes: u16) -> io::Result<()> {
         let bytes = maxseg_of(bytes)?;
         // Relaxed: an option, which orders nothing.
@@ -173,7 +174,7 @@ impl TcpStream {
 fn maxseg_of(bytes: u16) -> io::Result<u16> {
     match bytes {
         0 | MAXSEG_MIN..=MAXSEG_MAX => Ok(bytes),
-        _ => Err(stream::invalid(format!("TCP_MAXSEG is {MAXSEG_MIN} to {MAXSEG_MAX} bytes, or 0: {bytes}"))),
+        _ => Err(Errno::INVAL.into()),
     }
 }
 

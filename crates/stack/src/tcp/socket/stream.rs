@@ -15,7 +15,7 @@ use sockeye_sync::{Key, Lent, Mutex, OnceArc};
 use super::{TcpSocket, info};
 use crate::base::addr::Endpoint;
 use crate::inet::netif::scope;
-use crate::rt::blocking::{load_timeout, nonzero, store_timeout};
+use crate::rt::blocking::{load_timeout, store_timeout};
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
@@ -72,7 +72,6 @@ impl TcpStream {
     /// # Errors
     /// As for [`connect`](Self::connect); `InvalidInput` for a timeout of zero, `TimedOut` at its end.
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<Self> {
-        nonzero(Some(timeout))?;
         TcpSocket::for_addr(&Stack::current(), *addr).connect_timeout(*addr, timeout)
     }
 
