@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -91,6 +91,31 @@ pub struct Record {
     pub sent: AtomicU64,
     /// Bytes to the inside.
     pub received: AtomicU64,
+    /// An [`Outward`], of a connection.
+    outward: AtomicU8,
+}
+
+/// Where a connection's bytes from inside are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Outward {
+    /// All that has come was passed on; more may come.
+    Idle,
+    /// Some wait here for room outside, or for `--rate-bytes`.
+    Waits,
+    /// All were passed on, and their end.
+    Ended,
+}
+
+/// The bytes from inside of all connections that go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Under {
+    /// Connections whose bytes from inside have not ended.
+    pub open: usize,
+    /// Those of them some of whose bytes wait.
+    pub waiting: usize,
+    /// The bytes of all of them so far.
+    pub sent: u64,
 }
 
 /// A flow that goes on. Dropping it ends its entry.
@@ -169,8 +194,10 @@ impl Flows {
         }
         let number = self.counters.begun.fetch_add(1, Ordering::Relaxed);
         let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
+        let outward = AtomicU8::new(Outward::Idle as u8);
         let (since, at) = (Instant::now(), SystemTime::now());
-        let record = Arc::new(Record { number, protocol, from, to, onward, since, at, sent, received });
+        let record =
+            Arc::new(Record { number, protocol, from, to, onward, since, at, sent, received, outward });
         self.live().insert(number, Arc::clone(&record));
         Some(Flow { flows: Arc::clone(self), record, owned: None, end: "closed" })
     }
@@ -182,6 +209,20 @@ impl Flows {
         list.sort_unstable_by_key(|record| record.number);
         list.truncate(max);
         list
+    }
+
+    /// Where connections' bytes from inside are.
+    pub fn under_way(&self) -> Under {
+        let mut all = Under::default();
+        for record in self.live().values().filter(|record| record.protocol == Protocol::Tcp) {
+            let outward = record.outward();
+            if outward != Outward::Ended {
+                all.open += 1;
+                all.waiting += usize::from(outward == Outward::Waits);
+                all.sent += record.sent.load(Ordering::Relaxed);
+            }
+        }
+        all
     }
 
     /// What has been since the start.
@@ -260,6 +301,12 @@ impl Flow {
         add(&self.record.sent, bytes);
     }
 
+    /// Notes where a connection's bytes from inside are.
+    pub fn note_outward(&self, outward: Outward) {
+        // Relaxed: it orders nothing.
+        self.record.outward.store(outward as u8, Ordering::Relaxed);
+    }
+
     /// Counts bytes to the inside.
     pub fn note_received(&self, bytes: usize) {
         add(&self.record.received, bytes);
@@ -282,6 +329,13 @@ fn add(counter: &AtomicU64, bytes: usize) {
 }
 
 impl Record {
+    /// Where its bytes from inside are.
+    pub fn outward(&self) -> Outward {
+        let outward = self.outward.load(Ordering::Relaxed);
+        let all = [Outward::Idle, Outward::Waits, Outward::Ended];
+        all.into_iter().find(|one| *one as u8 == outward).unwrap_or(Outward::Idle)
+    }
+
     /// Its facts so far; how it ended, if it has.
     fn line<'a>(&self, end: Option<&'a str>) -> Line<'a> {
         Line {

@@ -14,7 +14,7 @@
 //! # Which folder
 //! | folder or file | holds |
 //! |---|---|
-//! | `args.rs`, `frames.rs`, `open.rs`, `run.rs` | the command line; opening devices; start and end |
+//! | `args.rs`, `frames.rs`, `open.rs`, `run.rs`, `drain.rs` | the command line; opening devices; start and end |
 //! | `lan/` | the gateway as the router of an Ethernet segment: DHCP, router advertisements |
 //! | `sockets.rs`, `readiness.rs` | UNIX sockets in the file system; descriptors in the runtime |
 //! | `plan.rs` | the addresses inside |
@@ -34,6 +34,7 @@ mod args;
 mod behind;
 mod compat;
 mod control;
+mod drain;
 mod engine;
 mod flows;
 mod frames;

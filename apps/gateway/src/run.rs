@@ -33,6 +33,7 @@ use crate::args::{DNS_PORT, GatewayArgs};
 use crate::behind;
 use crate::compat::{self, Said, api};
 use crate::control::{Action, auto, client, server};
+use crate::drain;
 use crate::engine::forwards::{By, Forwards};
 use crate::engine::inward::{Listening, Ports, Publish};
 use crate::engine::messages::HOST_NAME;
@@ -286,20 +287,31 @@ fn serve(
                 _ = terminate.recv() => ExitCode::SUCCESS,
                 _ = hangup.recv() => ExitCode::SUCCESS,
                 () = shared.device_gone.notified() => ExitCode::SUCCESS,
-                left = caller.exit() => left.map(|()| ExitCode::SUCCESS)?,
+                left = async { caller.exit().await?; drain::passed_on(&shared.flows).await; Ok::<_, io::Error>(()) } => {
+                    left.map(|()| ExitCode::SUCCESS)?
+                }
             });
         };
         inside.go()?;
         let (pid, mut ended) = watch(inside.child)?;
-        loop {
+        let status = loop {
             tokio::select! {
-                status = &mut ended => return Ok(code(status.map_err(io::Error::other)??)),
+                // A signal that has come before the end is none that comes behind it.
+                biased;
                 // A terminal sends it to the command, too, which decides.
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => forward(pid, Signal::TERM),
                 _ = hangup.recv() => forward(pid, Signal::HUP),
+                status = &mut ended => break status.map_err(io::Error::other)??,
             }
+        };
+        tokio::select! {
+            () = drain::passed_on(&shared.flows) => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
         }
+        Ok(code(status))
     })
 }
 

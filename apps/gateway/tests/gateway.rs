@@ -6,6 +6,8 @@
 mod common;
 #[path = "gateway/control.rs"]
 mod control;
+#[path = "gateway/endings.rs"]
+mod endings;
 #[path = "gateway/ends.rs"]
 mod ends;
 #[path = "gateway/floods.rs"]
@@ -73,6 +75,7 @@ fn inside() {
             floods::run(echo, endless, silent.parse().unwrap(), least.parse().unwrap());
         }
         ["outsiders", port, to] => floods::connects_beside_outsiders(port.parse().unwrap(), to),
+        ["leave-behind", to] => endings::leave_behind(to),
         ["ends", to] => ends::run(to),
         ["flows", to, count] => flows::run(to, count.parse().unwrap()),
         ["listen", port] => listen(port.parse().unwrap()),

@@ -204,7 +204,7 @@ impl Running {
         Ok(Self { thread, stop, opens })
     }
 
-    /// Ends the loop and its flows, and waits for that. Peers are told: connections are reset.
+    /// Ends the loop and its flows, and waits for that. Peers are told: connections that are not over are reset.
     pub fn stop(self) {
         let _ = self.stop.send(true);
         let _ = self.thread.join();

@@ -12,6 +12,8 @@
 //! The client's reset is found by a read. Where the relay does not read, because the server takes no more or the client has ended, it waits for the reset itself ([`reset`]). The server's reset
 //! waits behind the bytes before it while the client does not read.
 //!
+//! A loop that ends drops its relays. Then neither side is to take that for the other one's end: a side that has not been told of the end of what it gets is reset ([`Relayed`]).
+//!
 //! Tests: `relay/tests.rs`; `tests/gateway.rs`, `tests/gateway/flows.rs`.
 
 use std::cell::Cell;
@@ -29,7 +31,7 @@ use sockeye::{MbufChain, SendFlags};
 use tokio::io::{AsyncWriteExt, Interest};
 
 use super::{CHUNK, looks, scratch};
-use crate::flows::Flow;
+use crate::flows::{Flow, Outward};
 use crate::host::{HostStream, Readable};
 use crate::rates::Way;
 use crate::upstream::Connected;
@@ -39,23 +41,57 @@ const IN_PLACE: usize = 64 << 10;
 /// Pieces of packet memory that one call writes.
 const PIECES: usize = 64;
 
+/// A connection that is relayed.
+struct Relayed {
+    inner: TcpStream,
+    outer: HostStream,
+    flow: Flow,
+    /// Both directions have ended, or one has failed.
+    is_over: bool,
+}
+
+impl Relayed {
+    /// Has both sides' sockets reset when they are closed. It fails if they are reset already.
+    fn reset(&self) {
+        let _ = (self.inner.set_zero_linger(), SockRef::from(&self.outer).set_linger(Some(Duration::ZERO)));
+    }
+}
+
+impl Drop for Relayed {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        if self.flow.record.outward() == Outward::Ended {
+            // The far end has everything, or its kernel and ours will see to that.
+            let _ = self.inner.set_zero_linger();
+        } else {
+            self.flow.ends_by("cut off");
+            self.reset();
+        }
+    }
+}
+
 /// Relays until both directions have ended, or one has failed.
-pub async fn run(mut inner: TcpStream, onward: Connected, mut flow: Flow) {
+pub async fn run(inner: TcpStream, onward: Connected, flow: Flow) {
     let Connected { stream: outer, was_reset } = onward;
     let socket = SockRef::from(&outer);
     // What fails here makes a connection slower, lets a dead one stay, or takes an urgent byte out of the stream.
     let _ = (socket.set_tcp_nodelay(true), socket.set_keepalive(true), socket.set_out_of_band_inline(true));
     let mut left = Left::default();
+    let mut relayed = Relayed { inner, outer, flow, is_over: false };
+    let Relayed { inner, outer, flow, is_over } = &mut relayed;
     let ended = match was_reset {
         true => Err(ErrorKind::ConnectionReset.into()),
-        false => both(&mut inner, &outer, &mut left, &flow).await,
+        false => both(inner, outer, &mut left, flow).await,
     };
+    *is_over = true;
     if ended.is_err() {
         flow.ends_by("reset");
-        if left.send_now(&inner) {
-            pass_rest(&outer, &inner, &flow);
+        if left.send_now(inner) {
+            pass_rest(outer, inner, flow);
         }
-        let _ = (inner.set_zero_linger(), SockRef::from(&outer).set_linger(Some(Duration::ZERO)));
+        relayed.reset();
     }
 }
 
@@ -98,6 +134,7 @@ async fn outward(
     loop {
         let (mut chain, is_urgent) = poll_fn(|task| take(inner, task)).await?;
         if chain.is_empty() {
+            flow.note_outward(Outward::Ended);
             if inward_is_over.get() {
                 // The socket is closed at once, which says it too.
                 return Ok(());
@@ -106,6 +143,7 @@ async fn outward(
         }
         let len = chain.len();
         flow.note_sent(len);
+        flow.note_outward(Outward::Waits);
         while would_block(give(outer, &mut chain, is_urgent))? {
             tokio::select! {
                 biased;
@@ -114,6 +152,7 @@ async fn outward(
             }
         }
         flow.pay(Way::Out, len).await;
+        flow.note_outward(Outward::Idle);
     }
 }
 

@@ -63,6 +63,13 @@ impl Gateway {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
+    /// Waits until its command, which runs, has ended: it may survive that.
+    pub fn command_ends(&self) {
+        let pid = self.0.id();
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        eventually("the command has ended", || std::fs::read_to_string(&children).unwrap().trim().is_empty());
+    }
+
     /// Whether it has not ended.
     pub fn runs_still(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()

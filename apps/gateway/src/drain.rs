@@ -1,0 +1,96 @@
+//! The end of a command: the kernel inside goes on with what the command has sent, and the gateway passes it on.
+//!
+//! Nobody sees how much that kernel still has. But it sends while there is room, so a connection on which nothing comes for [`QUIET`], and of which nothing waits here, has none left: it is
+//! one that another process inside keeps open. Where all are like that, or have ended, it is over.
+//!
+//! Bound: [`DRAIN_MAX`]. Tests: below; `tests/gateway/endings.rs`.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::flows::{Flows, Under};
+
+/// How long the gateway goes on, at most.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// For the kernel inside to send, or to send again what the device has lost (Linux: 200 ms).
+const QUIET: Duration = Duration::from_millis(500);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Returns when all that connections have sent has been passed on, or [`DRAIN_MAX`] is over.
+pub async fn passed_on(flows: &Flows) {
+    let mut last = (Instant::now(), Under::default());
+    let drain = async {
+        loop {
+            let now = flows.under_way();
+            if now != last.1 || now.waiting > 0 {
+                last = (Instant::now(), now);
+            }
+            if now.open == 0 || last.0.elapsed() >= QUIET {
+                return;
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    };
+    // Those that go on then are reset by the end of their loops.
+    let _ = timeout(DRAIN_MAX, drain).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::flows::{Flow, Outward};
+    use crate::policy::Protocol;
+    use crate::rates::Rates;
+
+    fn flow(flows: &Arc<Flows>, protocol: Protocol) -> Flow {
+        let end = "192.0.2.1:80".parse().unwrap();
+        flows.begin(protocol, (end, end), end).unwrap()
+    }
+
+    /// How long it takes, while something happens.
+    async fn takes(flows: &Flows, happens: impl Future<Output = ()>) -> Duration {
+        let start = Instant::now();
+        let happens = async {
+            happens.await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = passed_on(flows) => start.elapsed(),
+            () = happens => unreachable!("it goes on"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_over_when_nothing_waits_and_nothing_comes() {
+        let (flows, _) = Flows::new(9, Rates::default(), None).unwrap();
+        let _datagrams = flow(&flows, Protocol::Udp);
+        let tcp = flow(&flows, Protocol::Tcp);
+        tcp.note_outward(Outward::Ended);
+        assert_eq!(takes(&flows, async {}).await, Duration::ZERO);
+
+        let open = flow(&flows, Protocol::Tcp);
+        assert_eq!(takes(&flows, async {}).await, QUIET, "another process keeps it open");
+        let comes = async {
+            for _ in 0..4 {
+                sleep(QUIET / 2).await;
+                open.note_sent(1);
+            }
+        };
+        let long = takes(&flows, comes).await;
+        assert!(long > QUIET * 3 - LOOK_EVERY && long < QUIET * 3 + LOOK_EVERY * 3, "{long:?}");
+
+        open.note_outward(Outward::Waits);
+        let ends = async {
+            sleep(QUIET * 3).await;
+            open.note_outward(Outward::Ended);
+        };
+        let long = takes(&flows, ends).await;
+        assert!(long >= QUIET * 3 && long < QUIET * 3 + LOOK_EVERY * 3, "{long:?}");
+        open.note_outward(Outward::Waits);
+        assert_eq!(takes(&flows, async {}).await, DRAIN_MAX, "its far end takes nothing");
+    }
+}
