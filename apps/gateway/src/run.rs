@@ -11,7 +11,6 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
@@ -21,15 +20,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use resolv_conf::ScopedIp;
 use rustix::process::{Pid, Signal, kill_process};
-use sockeye_drivers::link::KernelLink;
 use sockeye_shared::end::{CommandError, UsageError};
 use sockeye_shared::{file, limit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 
-use crate::args::{DNS_PORT, GatewayArgs};
+use crate::args::GatewayArgs;
 use crate::behind;
 use crate::compat::{self, Said, api};
 use crate::control::{Action, auto, client, server};
@@ -40,18 +37,14 @@ use crate::engine::messages::HOST_NAME;
 use crate::engine::port::Source;
 use crate::engine::{Running, Shared};
 use crate::flows::Flows;
-use crate::inside::{self, resolver};
+use crate::inside;
 use crate::lan::{Facts, Router};
 use crate::open::{Caller, Opened, Served, open};
 use crate::policy::{Policy, Protocol};
 use crate::rates::Rates;
+use crate::resolvers;
 use crate::sandbox::{self, Needs};
 use crate::sockets::{SocketFile, listen_at};
-
-/// Where the host's resolvers stand.
-const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// Resolvers that are asked, at most (resolv.conf(5): MAXNS).
-const RESOLVERS_MAX: usize = 3;
 
 /// Runs the gateway until its command ends, the namespace's device goes, or a signal comes. `prefix` are the words of the command line before the
 /// gateway's own arguments, without the program's name: it starts itself with them.
@@ -119,7 +112,8 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     // Each flow has one; where the limit stays there are fewer at a time. The command has been started, and has its own as it was.
     limit::raise_descriptors();
     let pcaps = pcaps(args, sources.len())?;
-    let (resolvers, router) = (resolvers(args), router(args));
+    let system = resolvers::text();
+    let (resolvers, router) = (resolvers::resolvers(args, &system), router(args, &system));
     let auto = auto.map(|places| Ok::<_, io::Error>((places, tables(args, &served)?))).transpose()?;
     let files = [&control, &api].into_iter().flatten().map(|socket| &socket.1).chain(&file);
     sandbox(args, &served, auto.as_ref().map(|auto| &auto.1), files)?;
@@ -335,37 +329,11 @@ fn code(status: ExitStatus) -> ExitCode {
 }
 
 /// What answers machines on Ethernet. Where we have configured the device inside, the first address is taken.
-fn router(args: &GatewayArgs) -> Router {
+fn router(args: &GatewayArgs, system: &[u8]) -> Router {
     let plan = args.plan();
-    let system = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
-    let (has_v6, search) = (!args.ipv4_only, resolver::search(args, &system));
+    let (has_v6, search) = (!args.ipv4_only, resolvers::search(args, system));
     let facts = Facts { plan, has_v6, mac: Facts::mac_of(&plan), mtu: args.mtu, search };
     Router::new(facts, args.frames.configures().into())
-}
-
-/// Where names are forwarded to: what was given, or the host's own resolvers.
-fn resolvers(args: &GatewayArgs) -> Vec<SocketAddr> {
-    if !args.dns.is_empty() {
-        return args.dns.clone();
-    }
-    // Without the file there is no resolver, and no name is known inside.
-    resolvers_of(&std::fs::read(RESOLV_CONF).unwrap_or_default())
-}
-
-/// The resolvers of a resolv.conf(5); none if it cannot be read.
-fn resolvers_of(text: &[u8]) -> Vec<SocketAddr> {
-    let config = resolv_conf::Config::parse(text).unwrap_or_default();
-    config.nameservers.iter().filter_map(resolver_at).take(RESOLVERS_MAX).collect()
-}
-
-/// Where a resolver is. A link-local one is at an interface, by its name or its number; none if that is not there.
-fn resolver_at(ip: &ScopedIp) -> Option<SocketAddr> {
-    let (addr, scope) = match ip {
-        ScopedIp::V4(addr) => return Some(SocketAddr::new(IpAddr::V4(*addr), DNS_PORT)),
-        ScopedIp::V6(addr, None) => (*addr, 0),
-        ScopedIp::V6(addr, Some(name)) => (*addr, KernelLink::new(name).index().ok().or(name.parse().ok())?),
-    };
-    Some(SocketAddrV6::new(addr, DNS_PORT, 0, scope).into())
 }
 
 /// What is served, on standard error: standard output is the command's.
@@ -390,21 +358,5 @@ fn greet(args: &GatewayArgs, shared: &Shared) {
                 eprintln!("published: each port{of} that listens inside");
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_link_local_resolver_is_at_its_interface() {
-        let text = b"nameserver fe80::1%lo\nnameserver fe80::1%nowhere\nnameserver fe80::2%7\nnameserver 192.0.2.1\n";
-        let loopback = KernelLink::new("lo").index().unwrap();
-        let link_local =
-            |last, scope| SocketAddrV6::new([0xfe80, 0, 0, 0, 0, 0, 0, last].into(), 53, 0, scope);
-        let expected =
-            [link_local(1, loopback).into(), link_local(2, 7).into(), "192.0.2.1:53".parse().unwrap()];
-        assert_eq!(resolvers_of(text), expected);
     }
 }

@@ -16,9 +16,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, open, openat, readlin
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
 
 use crate::args::GatewayArgs;
+use crate::resolvers::{self, PATH, search};
 
-/// The system's file.
-pub const PATH: &str = "/etc/resolv.conf";
 const FOLDER: &str = "/etc";
 const NAME: &str = "resolv.conf";
 
@@ -31,7 +30,7 @@ pub fn point(args: &GatewayArgs) -> io::Result<()> {
         |error: io::Error| io::Error::new(error.kind(), format!("cannot change {PATH} inside: {error}"));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(host) = open(FOLDER, flags, Mode::empty()) else { return Ok(()) };
-    let text = text(args, &fs::read_to_string(PATH).unwrap_or_default());
+    let text = text(args, &resolvers::text());
     let entries = fs::read_dir(FOLDER).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(said)?;
     let covered = || -> io::Result<()> {
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
@@ -72,22 +71,14 @@ fn show(host: BorrowedFd<'_>, own: BorrowedFd<'_>, name: &OsStr) -> io::Result<(
     Ok(mount_bind_recursive(at(host), at(own))?)
 }
 
-/// The domains in which names are looked for: those that were given, or those of the system's file.
-pub fn search(args: &GatewayArgs, system: &str) -> Vec<String> {
-    if !args.search.is_empty() {
-        return args.search.clone();
-    }
-    let config = resolv_conf::Config::parse(system).unwrap_or_default();
-    config.get_last_search_or_domain().cloned().collect()
-}
-
 /// Options for the resolver of the C library (resolv.conf(5)): each has its sense with another server, too.
-fn options(system: &str) -> impl Iterator<Item = &str> {
-    let lines = system.lines().filter_map(|line| line.strip_prefix("options"));
+fn options(system: &[u8]) -> impl Iterator<Item = &str> {
+    let lines = system.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+    let lines = lines.filter_map(|line| line.strip_prefix("options"));
     lines.filter(|rest| rest.starts_with([' ', '\t'])).flat_map(str::split_ascii_whitespace)
 }
 
-fn text(args: &GatewayArgs, system: &str) -> String {
+fn text(args: &GatewayArgs, system: &[u8]) -> String {
     let search = search(args, system);
     let mut text = format!("nameserver {}\n", args.plan().names[0]);
     if !search.is_empty() {
@@ -107,8 +98,8 @@ mod tests {
     #[test]
     fn options_of_all_lines_are_kept() {
         let system =
-            "nameserver 192.0.2.1\noptions ndots:5\n# options x\noptions\toptionsa  edns0 \noptionsb\n";
+            b"# caf\xe9\nnameserver 192.0.2.1\noptions ndots:5\n# options x\noptions\toptionsa  edns0 \noptionsb\n";
         assert_eq!(options(system).collect::<Vec<_>>(), ["ndots:5", "optionsa", "edns0"]);
-        assert_eq!(options("").count(), 0);
+        assert_eq!(options(b"").count(), 0);
     }
 }
