@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
 
 use resolv_conf::{Config, ScopedIp};
 use sockeye_drivers::link::KernelLink;
@@ -17,17 +18,31 @@ pub const PATH: &str = "/etc/resolv.conf";
 /// Resolvers that are asked, at most (resolv.conf(5): MAXNS).
 const RESOLVERS_MAX: usize = 3;
 
+/// How long a resolver is waited for before the next one is asked, at most.
+const NEXT_AFTER: Duration = Duration::from_secs(2);
+
+/// Where names are forwarded to.
+pub struct Resolvers {
+    /// The resolvers, in order.
+    pub addrs: Vec<SocketAddr>,
+    /// How long one is waited for before the next one is asked, too.
+    pub next_after: Duration,
+}
+
 /// The text of the host's file; nothing where there is none.
 pub fn text() -> Vec<u8> {
     fs::read(PATH).unwrap_or_default()
 }
 
-/// Where names are forwarded to: what was given, or the resolvers of the host's file.
-pub fn resolvers(args: &GatewayArgs, text: &[u8]) -> Vec<SocketAddr> {
-    if !args.dns.is_empty() {
-        return args.dns.clone();
+impl Resolvers {
+    /// Those that were given, or those of the host's file.
+    pub fn new(args: &GatewayArgs, text: &[u8]) -> Self {
+        let config = Config::parse_with_errors(text).0;
+        let addrs = if args.dns.is_empty() { of(&config) } else { args.dns.clone() };
+        // resolv.conf(5): 1 is the least.
+        let next_after = Duration::from_secs(config.timeout.max(1).into()).min(NEXT_AFTER);
+        Self { addrs, next_after }
     }
-    of(text)
 }
 
 /// The domains in which names are looked for: those that were given, or those of the host's file.
@@ -39,8 +54,7 @@ pub fn search(args: &GatewayArgs, text: &[u8]) -> Vec<String> {
 }
 
 /// The resolvers of a file; this host where it names none (resolv.conf(5)).
-fn of(text: &[u8]) -> Vec<SocketAddr> {
-    let config = Config::parse_with_errors(text).0;
+fn of(config: &Config) -> Vec<SocketAddr> {
     if config.nameservers.is_empty() {
         return vec![(Ipv4Addr::LOCALHOST, DNS_PORT).into()];
     }
@@ -69,7 +83,7 @@ mod tests {
             |last, scope| SocketAddrV6::new([0xfe80, 0, 0, 0, 0, 0, 0, last].into(), 53, 0, scope);
         let expected =
             [link_local(1, loopback).into(), link_local(2, 7).into(), "192.0.2.1:53".parse().unwrap()];
-        assert_eq!(of(text), expected);
+        assert_eq!(of(&Config::parse_with_errors(text).0), expected);
     }
 
     #[test]
@@ -85,10 +99,10 @@ mod tests {
             b"search caf\xe9.example",
         ] {
             let text = [odd, b"\nnameserver 192.0.2.1 its name\n"].concat();
-            assert_eq!(of(&text), expected, "{}", String::from_utf8_lossy(odd));
+            assert_eq!(of(&Config::parse_with_errors(&text).0), expected, "{}", String::from_utf8_lossy(odd));
         }
         for without in [&b""[..], b"search a.example\n", b"nameserver x\n"] {
-            assert_eq!(of(without), ["127.0.0.1:53".parse().unwrap()]);
+            assert_eq!(of(&Config::parse_with_errors(without).0), ["127.0.0.1:53".parse().unwrap()]);
         }
     }
 }

@@ -42,7 +42,7 @@ use crate::lan::{Facts, Router};
 use crate::open::{Caller, Opened, Served, open};
 use crate::policy::{Policy, Protocol};
 use crate::rates::Rates;
-use crate::resolvers;
+use crate::resolvers::{self, Resolvers};
 use crate::sandbox::{self, Needs};
 use crate::sockets::{SocketFile, listen_at};
 
@@ -113,7 +113,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     limit::raise_descriptors();
     let pcaps = pcaps(args, sources.len())?;
     let system = resolvers::text();
-    let (resolvers, router) = (resolvers::resolvers(args, &system), router(args, &system));
+    let (resolvers, router) = (Resolvers::new(args, &system), router(args, &system));
     let auto = auto.map(|places| Ok::<_, io::Error>((places, tables(args, &served)?))).transpose()?;
     let files = [&control, &api].into_iter().flatten().map(|socket| &socket.1).chain(&file);
     sandbox(args, &served, auto.as_ref().map(|auto| &auto.1), files)?;
@@ -338,7 +338,7 @@ fn router(args: &GatewayArgs, system: &[u8]) -> Router {
 
 /// What is served, on standard error: standard output is the command's.
 fn greet(args: &GatewayArgs, shared: &Shared) {
-    let resolvers: Vec<String> = shared.resolvers.iter().map(|addr| addr.ip().to_string()).collect();
+    let resolvers: Vec<String> = shared.resolvers.addrs.iter().map(|addr| addr.ip().to_string()).collect();
     eprintln!("inside: {} and {}, MTU {}", shared.plan.inside[0], shared.plan.inside[1], shared.mtu);
     eprintln!("this host: {} ({HOST_NAME}), if a rule permits it", shared.plan.host[0]);
     eprintln!(

@@ -65,6 +65,7 @@ use crate::flows::Flows;
 use crate::lan::Router;
 use crate::plan::Plan;
 use crate::policy::{Policy, Protocol};
+use crate::resolvers::Resolvers;
 use crate::upstream::Upstream;
 use attempts::Attempts;
 use clients::Clients;
@@ -87,8 +88,8 @@ pub struct Shared {
     pub flows: Arc<Flows>,
     /// Ports of the host that lead inside.
     pub forwards: Forwards,
-    /// Resolvers that names are forwarded to, in order.
-    pub resolvers: Vec<SocketAddr>,
+    /// Resolvers that names are forwarded to.
+    pub resolvers: Resolvers,
     /// The device has gone: there is nothing to serve any more.
     pub device_gone: Notify,
     /// The addresses inside.

@@ -1,6 +1,7 @@
 //! The name server inside.
 //!
-//! A query is forwarded to the host's resolvers in order, by UDP or TCP as it came, and the answer is returned unchanged. The addresses in the answer are recorded for the
+//! A query is forwarded to the host's resolvers, by UDP or TCP as it came, and the answer is returned unchanged. The next one is asked when one fails, says that it failed, or has not answered for a time; the
+//! others may still answer. The addresses in the answer are recorded for the
 //! name of the query ([`Names`](crate::policy::Names)). Queries for the host's own name inside (`HOST_NAME`) are answered here.
 //!
 //! Each query has its own socket on the host, so a forged answer has to guess port and number. An answer to another question is dropped. Bounds: [`QUERIES_MAX`]
@@ -17,19 +18,22 @@ use socket2::SockRef;
 use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle as Task;
+use tokio::task::{JoinHandle as Task, JoinSet};
 use tokio::time::timeout;
 
 use super::messages::{addresses, is_answer, own};
 use super::udp::{onward, pending_error};
 use super::{Cx, scratch, task};
+use crate::resolvers::Resolvers;
 
 /// Queries that wait for an answer.
 const QUERIES_MAX: usize = 512;
 /// Connections of the name server.
 const STREAMS_MAX: usize = 64;
-/// For one resolver to answer; then the next is asked. Clients ask again after five.
-const TIMEOUT: Duration = Duration::from_secs(2);
+/// For one resolver to answer. Clients ask again after as long.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Codes of answers whose resolver could not find out: SERVFAIL, NOTIMP, REFUSED (RFC 1035 section 4.1.1).
+const FAILED: [u8; 3] = [2, 4, 5];
 /// For a client to send its next query over TCP.
 const IDLE: Duration = Duration::from_secs(30);
 /// The port of names.
@@ -109,19 +113,47 @@ async fn answer(cx: &Cx, query: &[u8], way: Way) -> Option<Vec<u8>> {
     if let Some(answer) = own(cx.shared.plan.host, query) {
         return Some(answer);
     }
-    for resolver in &cx.shared.resolvers {
-        let asked = async {
-            match way {
-                Way::Datagram => ask_datagram(*resolver, query).await,
-                Way::Stream => ask_stream(*resolver, query).await,
+    let answer = ask_all(&cx.shared.resolvers, query, way).await?;
+    pin(cx, &answer);
+    Some(answer)
+}
+
+/// Asks resolvers until one has found out. If none has, the first one's word of that is the answer.
+async fn ask_all(resolvers: &Resolvers, query: &[u8], way: Way) -> Option<Vec<u8>> {
+    // Those that are asked end with this.
+    let (mut asked, mut failed) = (JoinSet::new(), None);
+    let mut further = resolvers.addrs.iter();
+    let query: Rc<[u8]> = query.into();
+    loop {
+        let next = further.next();
+        if let Some(resolver) = next {
+            let asking = ask(*resolver, Rc::clone(&query), way);
+            asked.spawn_local(timeout(TIMEOUT, asking));
+        }
+        let is_waited_for = next.is_none() && failed.is_none();
+        let patience = if is_waited_for { TIMEOUT } else { resolvers.next_after };
+        match timeout(patience, asked.join_next()).await {
+            Ok(Some(Ok(Ok(Ok(answer))))) => {
+                // `is_answer` has seen a whole header.
+                let has_failed = answer.get(3).is_some_and(|code| FAILED.contains(&(code & 0xf)));
+                if !has_failed {
+                    return Some(answer);
+                }
+                failed = failed.or(Some(answer));
             }
-        };
-        if let Ok(Ok(answer)) = timeout(TIMEOUT, asked).await {
-            pin(cx, &answer);
-            return Some(answer);
+            // It does not answer, or in time.
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) if next.is_none() => return failed,
+            Ok(None) | Err(_) => {}
         }
     }
-    None
+}
+
+async fn ask(resolver: SocketAddr, query: Rc<[u8]>, way: Way) -> io::Result<Vec<u8>> {
+    match way {
+        Way::Datagram => ask_datagram(resolver, &query).await,
+        Way::Stream => ask_stream(resolver, &query).await,
+    }
 }
 
 async fn ask_datagram(resolver: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
@@ -170,5 +202,93 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &[u8]) -> io::Re
 fn pin(cx: &Cx, answer: &[u8]) {
     for (name, addr, ttl) in addresses(answer) {
         cx.shared.policy.names.pin(&name, addr, ttl);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    /// A resolver that answers with this code; none if it does not answer. `goes` is told each query, and waited for.
+    async fn resolver(
+        code: Option<u8>,
+        asked: &Rc<tokio::sync::Notify>,
+        goes: Option<Rc<tokio::sync::Notify>>,
+    ) -> SocketAddr {
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let addr = socket.local_addr().unwrap();
+        let asked = Rc::clone(asked);
+        task(async move {
+            let mut bytes = [0; 512];
+            while let Ok((len, from)) = socket.recv_from(&mut bytes).await {
+                asked.notify_one();
+                if let Some(goes) = &goes {
+                    goes.notified().await;
+                }
+                if let Some(code) = code {
+                    (bytes[2], bytes[3]) = (bytes[2] | 0x80, code);
+                    socket.send_to(&bytes[..len], from).await.unwrap();
+                }
+            }
+        });
+        addr
+    }
+
+    fn query() -> Vec<u8> {
+        let head = [0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        [&head[..], b"\x01a\x04test\0", &[0, 1, 0, 1]].concat()
+    }
+
+    fn alone(test: impl AsyncFn()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, test());
+    }
+
+    /// The code of the answer.
+    async fn code(addrs: Vec<SocketAddr>, next_after: Duration) -> Option<u8> {
+        let resolvers = Resolvers { addrs, next_after };
+        ask_all(&resolvers, &query(), Way::Datagram).await.map(|answer| answer[3])
+    }
+
+    #[test]
+    fn a_resolver_that_could_not_find_out_is_not_the_last_that_is_asked() {
+        alone(async || {
+            let asked = Rc::default();
+            for failure in FAILED {
+                let failing = resolver(Some(failure), &asked, None).await;
+                let [good, unknown] =
+                    [resolver(Some(0), &asked, None).await, resolver(Some(3), &asked, None).await];
+                let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+                let long = Duration::from_secs(60);
+                assert_eq!(code(vec![failing, good], long).await, Some(0));
+                assert_eq!(
+                    code(vec![closed, failing, unknown], long).await,
+                    Some(3),
+                    "there is no such name"
+                );
+                assert_eq!(code(vec![failing, closed], long).await, Some(failure), "nobody knows better");
+                assert_eq!(code(vec![closed], long).await, None);
+            }
+            assert_eq!(code(vec![], Duration::ZERO).await, None);
+        });
+    }
+
+    #[test]
+    fn a_resolver_that_is_slow_is_not_given_up_when_the_next_is_asked() {
+        alone(async || {
+            let (first, second) = (Rc::default(), Rc::default());
+            // It answers when the second has been asked, which says nothing.
+            let slow = resolver(Some(0), &first, Some(Rc::clone(&second))).await;
+            let silent = resolver(None, &second, None).await;
+            assert_eq!(code(vec![slow, silent], Duration::from_millis(20)).await, Some(0));
+            let failing = resolver(Some(2), &first, None).await;
+            assert_eq!(
+                code(vec![silent, failing], Duration::from_millis(20)).await,
+                Some(2),
+                "the other one is not waited for much longer"
+            );
+        });
     }
 }

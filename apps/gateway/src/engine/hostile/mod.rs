@@ -27,6 +27,7 @@ use crate::lan::{Facts, Router};
 use crate::plan::Plan;
 use crate::policy::{Policy, rule};
 use crate::rates::Rates;
+use crate::resolvers::Resolvers;
 use crate::upstream::Upstream;
 pub use hidden::{HIDDEN, packet};
 
@@ -206,7 +207,7 @@ impl Shared {
             upstream: Upstream::Direct,
             flows,
             forwards: Forwards::new(true),
-            resolvers: Vec::new(),
+            resolvers: Resolvers { addrs: Vec::new(), next_after: Duration::ZERO },
             device_gone: Notify::new(),
             plan,
             router: Arc::new(Router::new(facts, 0)),
