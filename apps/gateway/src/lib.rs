@@ -14,7 +14,7 @@
 //! # Which folder
 //! | folder or file | holds |
 //! |---|---|
-//! | `args.rs`, `frames.rs`, `open.rs`, `run.rs`, `drain.rs` | the command line; opening devices; start and end |
+//! | `args.rs`, `frames.rs`, `open.rs`, `run.rs`, `signals.rs`, `drain.rs` | the command line; opening devices; start and end |
 //! | `lan/` | the gateway as the router of an Ethernet segment: DHCP, router advertisements |
 //! | `sockets.rs`, `readiness.rs`, `resolvers.rs` | UNIX sockets in the file system; descriptors in the runtime; the host's resolv.conf |
 //! | `plan.rs` | the addresses inside |
@@ -49,6 +49,7 @@ mod readiness;
 mod resolvers;
 mod run;
 mod sandbox;
+mod signals;
 mod sockets;
 mod upstream;
 

@@ -23,7 +23,6 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use sockeye_shared::end::{CommandError, UsageError};
 use sockeye_shared::{file, limit};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 
 use crate::args::GatewayArgs;
@@ -44,6 +43,7 @@ use crate::policy::{Policy, Protocol};
 use crate::rates::Rates;
 use crate::resolvers::{self, Resolvers};
 use crate::sandbox::{self, Needs};
+use crate::signals::Surroundings;
 use crate::sockets::{SocketFile, listen_at};
 
 /// Runs the gateway until its command ends, the namespace's device goes, or a signal comes. `prefix` are the words of the command line before the
@@ -99,6 +99,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     }
     check(args)?;
     let mut caller = Caller::of(args)?;
+    let surroundings = Surroundings::look();
     let (published, auto) = publish(args)?;
     let log = args.log.as_ref().map(|path| {
         let file = OpenOptions::new().create(true).append(true).open(path);
@@ -146,7 +147,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
         greet(args, &shared);
     }
     let ((control, _file), (api, _api_file)) = (control.unzip(), api.unzip());
-    let ended = serve(served, &shared, (published, auto, (control, api)), &mut caller);
+    let ended = serve(served, &shared, (published, auto, (control, api)), (&mut caller, surroundings));
     drop(file);
     loops.into_iter().for_each(Running::stop);
     if let Some(writer) = writer {
@@ -253,7 +254,7 @@ fn serve(
     served: Served,
     shared: &Arc<Shared>,
     (published, auto, (control, slirp)): (Published, Option<Auto>, Listeners),
-    caller: &mut Caller,
+    (caller, surroundings): (&mut Caller, Surroundings),
 ) -> io::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -269,17 +270,11 @@ fn serve(
         if let Some(listener) = slirp {
             api::start(listener, shared)?;
         }
+        let mut signals = surroundings.listen(matches!(served, Served::Command(_)))?;
         caller.ready()?;
-        let (mut interrupt, mut terminate, mut hangup) = (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::hangup())?,
-        );
         let Served::Command(inside) = served else {
             return Ok(tokio::select! {
-                _ = interrupt.recv() => ExitCode::SUCCESS,
-                _ = terminate.recv() => ExitCode::SUCCESS,
-                _ = hangup.recv() => ExitCode::SUCCESS,
+                () = signals.end() => ExitCode::SUCCESS,
                 () = shared.device_gone.notified() => ExitCode::SUCCESS,
                 left = async { caller.exit().await?; drain::passed_on(&shared.flows).await; Ok::<_, io::Error>(()) } => {
                     left.map(|()| ExitCode::SUCCESS)?
@@ -292,18 +287,15 @@ fn serve(
             tokio::select! {
                 // A signal that has come before the end is none that comes behind it.
                 biased;
-                // A terminal sends it to the command, too, which decides.
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => forward(pid, Signal::TERM),
-                _ = hangup.recv() => forward(pid, Signal::HUP),
+                signal = signals.next() => if signals.is_ours_alone(signal) {
+                    forward(pid, signal);
+                },
                 status = &mut ended => break status.map_err(io::Error::other)??,
             }
         };
         tokio::select! {
             () = drain::passed_on(&shared.flows) => {}
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
+            () = signals.end() => {}
         }
         Ok(code(status))
     })

@@ -120,8 +120,9 @@ fn sockets(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     }
     rules.insert(libc::SYS_socket, made);
     rules.insert(libc::SYS_socketpair, vec![only(&[(0, Op::Eq, libc::AF_UNIX as u64)])?]);
-    // Of a TUN device that is adopted, and of sockets.
+    // Of the terminal, whose foreground group is looked at; of a TUN device that is adopted; of sockets.
     let requests = [
+        libc::TIOCGPGRP,
         libc::TUNGETIFF,
         libc::TUNSETVNETHDRSZ,
         libc::TUNSETOFFLOAD,

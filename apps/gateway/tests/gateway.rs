@@ -18,6 +18,8 @@ mod flows;
 mod names;
 #[path = "gateway/sandbox.rs"]
 mod sandbox;
+#[path = "gateway/signals.rs"]
+mod signals;
 #[path = "gateway/truth.rs"]
 mod truth;
 
