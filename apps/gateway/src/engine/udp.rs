@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use socket2::Type;
 use sockeye::tokio::{UdpFlow, UdpFlowListener};
 use sockeye::{UdpBuilder, UdpFlowConfig, Unsent};
 use tokio::io::Interest;
@@ -26,6 +26,7 @@ use crate::args::UDP_IDLE;
 use crate::flows::Flow;
 use crate::policy::Protocol;
 use crate::rates::Way;
+use crate::upstream::connecting;
 
 /// Bytes of packet memory that a flow's datagrams may take while they wait, within what all have: as much as comes between two turns of a flow.
 const WAITING_MAX: usize = 1 << 20;
@@ -101,11 +102,9 @@ fn refuse(cx: &Cx, inner: UdpFlow, ends: (SocketAddr, SocketAddr), onward: Socke
 /// A socket of the host that is connected to `to`, from a port that the kernel chooses.
 ///
 /// # Errors
-/// The system's.
+/// Those of [`connecting`].
 pub fn onward(to: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(to), Type::DGRAM.nonblocking(), None)?;
-    socket.connect(&to.into())?;
-    UdpSocket::from_std(socket.into())
+    UdpSocket::from_std(connecting(to, Type::DGRAM)?.into())
 }
 
 /// Sends the client's datagrams onward until the flow ends.

@@ -117,11 +117,7 @@ impl Upstream {
 /// Linux says "refused" of a reset that answers a SYN, and "reset" of one that comes later: then the connection was made, and what has come is still there to be
 /// read. `tokio`'s own connect closes the socket for both.
 async fn direct(addr: SocketAddr) -> io::Result<Connected> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), None)?;
-    match socket.connect(&addr.into()) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
-        _ => {}
-    }
+    let socket = connecting(addr, Type::STREAM)?;
     let stream = HostStream::new(socket.into())?;
     poll_fn(|task| stream.poll_writable(task)).await?;
     match stream.get_ref().take_error()? {
@@ -131,6 +127,27 @@ async fn direct(addr: SocketAddr) -> io::Result<Connected> {
         }
         Some(error) => Err(error),
     }
+}
+
+/// A socket of the host that connects to this address, or is connected, and does not block.
+///
+/// # Errors
+/// The system's; `NetworkUnreachable` where the host has no IPv6 for an address of it.
+pub fn connecting(to: SocketAddr, kind: Type) -> io::Result<Socket> {
+    let connect = || {
+        let socket = Socket::new(Domain::for_address(to), kind.nonblocking(), None)?;
+        match socket.connect(&to.into()) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+            _ => Ok(socket),
+        }
+    };
+    connect().map_err(|error| match error.raw_os_error() {
+        // By the setting `disable_ipv6`; by a kernel without it; by an address of a link of which none is named. Over IPv4 the first one would mean that all ports are in use.
+        Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL) if to.is_ipv6() => {
+            io::ErrorKind::NetworkUnreachable.into()
+        }
+        _ => error,
+    })
 }
 
 async fn socks(server: &str, login: Option<&(String, String)>, to: SocketAddr) -> io::Result<TcpStream> {
@@ -169,6 +186,21 @@ fn answered(error: io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_without_ipv6_has_no_way_to_an_address_of_it() {
+        let host = match sockeye_drivers::Namespace::new() {
+            Ok(host) => host,
+            Err(error) => return eprintln!("skipped: a host of its own: {error}"),
+        };
+        let to = "[2001:db8::1]:9".parse().unwrap();
+        let errors = host.run(|| {
+            sockeye_drivers::link::KernelLink::new("lo").set_up(true).unwrap();
+            std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
+            [Type::STREAM, Type::DGRAM].map(|kind| connecting(to, kind).unwrap_err().kind())
+        });
+        assert_eq!(errors.unwrap(), [io::ErrorKind::NetworkUnreachable; 2]);
+    }
 
     #[test]
     fn a_proxy_is_read_from_its_address() {
