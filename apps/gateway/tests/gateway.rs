@@ -6,6 +6,8 @@
 mod common;
 #[path = "gateway/control.rs"]
 mod control;
+#[path = "gateway/datagrams.rs"]
+mod datagrams;
 #[path = "gateway/endings.rs"]
 mod endings;
 #[path = "gateway/ends.rs"]
@@ -77,6 +79,7 @@ fn inside() {
             floods::run(echo, endless, silent.parse().unwrap(), least.parse().unwrap());
         }
         ["outsiders", port, to] => floods::connects_beside_outsiders(port.parse().unwrap(), to),
+        ["return-all", port] => datagrams::return_all(port.parse().unwrap()),
         ["leave-behind", to] => endings::leave_behind(to),
         ["ends", to] => ends::run(to),
         ["flows", to, count] => flows::run(to, count.parse().unwrap()),

@@ -21,6 +21,7 @@ use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::SockRef;
 use sockeye::UdpBuilder;
 use sockeye::tokio::{TcpSocket, UdpSocket};
+use sockeye_drivers::{recv_at, send_from, set_recv_pktinfo};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::{AbortHandle, JoinSet, yield_now};
@@ -232,6 +233,7 @@ pub fn serve(cx: &Rc<Cx>, listening: Listening) -> io::Result<AbortHandle> {
         }
         Socket::Udp(socket) => {
             socket.set_nonblocking(true)?;
+            set_recv_pktinfo(&socket)?;
             let outer = tokio::net::UdpSocket::from_std(socket)?;
             task(datagrams(UdpPort { cx: Rc::clone(cx), outer, inside, clients: RefCell::default() }))
         }
@@ -337,8 +339,11 @@ struct UdpPort {
     cx: Rc<Cx>,
     outer: tokio::net::UdpSocket,
     inside: u16,
-    clients: RefCell<HashMap<SocketAddr, Rc<Client>>>,
+    clients: RefCell<HashMap<Far, Rc<Client>>>,
 }
+
+/// A client's address, and the host's that it has sent to: a client of two of these hears each from itself.
+type Far = (SocketAddr, Option<IpAddr>);
 
 /// A client of it.
 struct Client {
@@ -355,15 +360,15 @@ async fn datagrams(port: UdpPort) {
     while port.outer.readable().await.is_ok() {
         // `readable` takes nothing of the task's budget, so without this a fast sender would keep all other tasks of the thread waiting.
         tokio::task::coop::consume_budget().await;
-        let Some((from, client)) = scratch::with(|buffer| port.pass_in(buffer)) else { continue };
+        let Some((far, client)) = scratch::with(|buffer| port.pass_in(buffer)) else { continue };
         while answering.try_join_next().is_some() {}
         let port = Rc::clone(&port);
         answering.spawn_local(async move {
             tokio::select! {
-                () = client.answers(&port.outer, from) => {}
+                () = client.answers(&port.outer, far) => {}
                 () = client.place.ended() => {}
             }
-            port.clients.borrow_mut().remove(&from);
+            port.clients.borrow_mut().remove(&far);
         });
         // The flows that are there, and a displaced client's end, come before the next beginning.
         yield_now().await;
@@ -372,12 +377,13 @@ async fn datagrams(port: UdpPort) {
 
 impl UdpPort {
     /// Passes a datagram in. Returns its client if that is a new one.
-    fn pass_in(&self, buffer: &mut [u8]) -> Option<(SocketAddr, Rc<Client>)> {
+    fn pass_in(&self, buffer: &mut [u8]) -> Option<(Far, Rc<Client>)> {
         // An error is a report about an earlier answer.
-        let (len, from) = self.outer.try_recv_from(buffer).ok()?;
-        let known = self.clients.borrow().get(&from).cloned();
+        let received = self.outer.try_io(Interest::READABLE, || recv_at(&self.outer, buffer));
+        let (len, from, at) = received.ok()?;
+        let known = self.clients.borrow().get(&(from, at)).cloned();
         let is_new = known.is_none();
-        let client = known.or_else(|| self.begin(from))?;
+        let client = known.or_else(|| self.begin((from, at)))?;
         client.place.used();
         if client.flow.admits(Way::In, len) {
             client.flow.note_received(len);
@@ -386,32 +392,37 @@ impl UdpPort {
                 client.place.end();
             }
         }
-        is_new.then_some((from, client))
+        is_new.then_some(((from, at), client))
     }
 
-    fn begin(&self, from: SocketAddr) -> Option<Rc<Client>> {
+    fn begin(&self, far: Far) -> Option<Rc<Client>> {
+        let from = far.0;
         let cx = &self.cx;
         let begun = cx.credits.clients.try_begin()?;
         let (source, inside) = ends(&cx.shared.plan, from, self.inside);
         let place = cx.clients.begin();
         let mut flow = cx.shared.flows.begin(Protocol::Udp, (plain(from), inside), inside)?;
-        let bind = || {
+        let bind = |source: SocketAddr| {
             let socket = UdpBuilder::for_addr(&cx.stack, source).transparent(true).bind(source)?;
             socket.connect(inside)?;
             let bound = socket.local_addr().ok();
             Ok((socket, bound))
         };
-        let (socket, owned) = own(cx, Protocol::Udp, inside, bind).ok()?;
+        let bound = own(cx, Protocol::Udp, inside, || bind(source));
+        // Its address has a flow already, of another address of the host.
+        let by_host = SocketAddr::new(cx.shared.plan.host[usize::from(source.is_ipv6())], 0);
+        let bound = bound.or_else(|_| own(cx, Protocol::Udp, inside, || bind(by_host)));
+        let (socket, owned) = bound.ok()?;
         flow.owned = owned;
         let client = Rc::new(Client { inner: UdpSocket::from_std(socket).ok()?, flow, place, begun });
-        self.clients.borrow_mut().insert(from, Rc::clone(&client));
+        self.clients.borrow_mut().insert(far, Rc::clone(&client));
         Some(client)
     }
 }
 
 impl Client {
     /// Passes answers on until none has come for a time, or nothing listens inside.
-    async fn answers(&self, outer: &tokio::net::UdpSocket, to: SocketAddr) {
+    async fn answers(&self, outer: &tokio::net::UdpSocket, to: Far) {
         let asked = || self.flow.record.received.load(Ordering::Relaxed);
         loop {
             let before = asked();
@@ -425,15 +436,15 @@ impl Client {
     }
 
     /// Passes an answer out. `Break` if nothing listens inside: UDP's clients are not told over a published port, but they need no place.
-    fn pass_out(&self, outer: &tokio::net::UdpSocket, to: SocketAddr, buffer: &mut [u8]) -> ControlFlow<()> {
+    fn pass_out(&self, outer: &tokio::net::UdpSocket, (to, at): Far, buffer: &mut [u8]) -> ControlFlow<()> {
         match self.inner.try_recv(buffer) {
             Ok(len) => {
                 self.begun.answered();
                 self.place.used();
                 if self.flow.admits(Way::Out, len) {
                     self.flow.note_sent(len);
-                    // One for which there is no room is lost.
-                    let _ = SockRef::from(outer).send_to(&buffer[..len], &to.into());
+                    // One for which there is no room is lost, or whose address has gone.
+                    let _ = send_from(outer, &buffer[..len], to, at);
                 }
                 ControlFlow::Continue(())
             }
