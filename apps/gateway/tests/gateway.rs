@@ -79,6 +79,7 @@ fn inside() {
             floods::run(echo, endless, silent.parse().unwrap(), least.parse().unwrap());
         }
         ["outsiders", port, to] => floods::connects_beside_outsiders(port.parse().unwrap(), to),
+        ["in-fragments", to] => datagrams::in_fragments(to),
         ["return-all", port] => datagrams::return_all(port.parse().unwrap()),
         ["leave-behind", to] => endings::leave_behind(to),
         ["ends", to] => ends::run(to),

@@ -25,6 +25,7 @@ use sockeye_sync::Bell;
 use sockeye_sync::exchange::{Bounds, Exchange};
 
 use super::load::Measure;
+use crate::packet::datagram;
 use crate::policy::Protocol;
 
 const BOUNDS: Bounds = Bounds { inbox_max: 8 << 20, linger: Duration::from_secs(10), ended_max: 16_384 };
@@ -118,10 +119,19 @@ impl Queues {
         if self.count() == 1 {
             return Ok(None);
         }
-        let end = |addr: SocketAddr| (addr.ip().to_canonical(), addr.port());
-        let ends = (protocol, end(inside), end(outside));
+        let ends = ends(protocol, inside, outside);
         let number = self.exchange.begin(index, ends, Instant::now()).ok_or(io::ErrorKind::AddrInUse)?;
         Ok(Some(Owned { queues: Arc::clone(self), ends, number }))
+    }
+
+    /// Hands a datagram from inside to the other loop that has its flow, as a packet. False if none has.
+    pub fn hand_over(&self, index: usize, (inside, outside): (SocketAddr, SocketAddr), bytes: &[u8]) -> bool {
+        let ends = || Some((ends(Protocol::Udp, inside, outside), false));
+        let Some(other) = self.exchange.elsewhere(index, ends) else { return false };
+        if let Some(packet) = datagram((inside, outside), bytes) {
+            self.give(other, &RxFrame::new(&packet, &Chain::new()));
+        }
+        true
     }
 
     /// The other loop that a frame that has been read is to go to, if it is one's.
@@ -143,6 +153,11 @@ impl Drop for Owned {
     fn drop(&mut self) {
         self.queues.exchange.end(self.ends, self.number, Instant::now());
     }
+}
+
+fn ends(protocol: Protocol, inside: SocketAddr, outside: SocketAddr) -> Ends {
+    let end = |addr: SocketAddr| (addr.ip().to_canonical(), addr.port());
+    (protocol, end(inside), end(outside))
 }
 
 /// The ends of a packet from inside, and whether it is a connection's first. `None` for a fragment, for what has no ports, and for what is no packet.

@@ -3,6 +3,8 @@
 //! The stack makes a flow of each pair of client and destination. Each flow has an ordinary socket that is connected to the destination, so that only the host that
 //! was asked can answer. ICMP errors that the host's socket receives are passed on to the client.
 //!
+//! A datagram in fragments comes by another queue than whole ones, so it may come to a loop that does not have its flow, which hands it over ([`hand_over`]).
+//!
 //! A flow ends after an idle time. Bounds: half of `--flows-max`, beyond which the flow that has been idle longest ends; the stack's bounds for queued datagrams ([`sockeye::UdpFlowConfig`]). A datagram that cannot be
 //! sent at once is lost, as at any router.
 
@@ -78,11 +80,12 @@ async fn run(
     (from, to, target): (SocketAddr, SocketAddr, SocketAddr),
     begun: Begun,
 ) {
+    let Ok(owned) = cx.own(Protocol::Udp, (from, to)) else {
+        begun.answered();
+        return hand_over(&cx, &inner, (from, to)).await;
+    };
     let Some(mut flow) = cx.shared.flows.begin(Protocol::Udp, (from, to), target) else { return };
-    match cx.own(Protocol::Udp, (from, to)) {
-        Ok(owned) => flow.owned = owned,
-        Err(_) => return,
-    }
+    flow.owned = owned;
     let outer = match onward(target) {
         Ok(outer) => outer,
         Err(error) => return tell(&inner, &error),
@@ -90,6 +93,19 @@ async fn run(
     tokio::select! {
         () = ask(&inner, &outer, &flow) => {}
         () = answer(&inner, &outer, &flow, &begun) => {}
+    }
+}
+
+/// Gives datagrams to the loop that has their flow, until none has, or none comes for a time.
+async fn hand_over(cx: &Cx, inner: &UdpFlow, ends: (SocketAddr, SocketAddr)) {
+    let Some(share) = &cx.share else { return };
+    let hand = |buffer: &mut [u8]| match inner.socket().try_recv(buffer) {
+        Ok(len) => share.queues.hand_over(share.index, ends, &buffer[..len]),
+        // There is none, or the client's host has said something.
+        Err(_) => !inner.has_ended(),
+    };
+    while inner.socket().readable().await.is_ok() && scratch::with(hand) {
+        yield_now().await;
     }
 }
 

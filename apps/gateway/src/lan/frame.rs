@@ -2,12 +2,14 @@
 //!
 //! Does not depend on the content of the answers. The bytes come from a hostile machine. Tests: `mod.rs`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sockeye::netif::{LINK_HEADER_LEN, MacAddr};
-use sockeye_proto::ip::{self, Addresses, HeaderChecksum, Sum};
+use sockeye_proto::ip::{self, Addresses, HeaderChecksum};
 use sockeye_proto::ndp::wire::PROTOCOL_ICMPV6;
 use sockeye_proto::udp;
+
+use crate::packet;
 
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
@@ -18,7 +20,6 @@ const V4_PROTOCOL_AT: usize = LINK_HEADER_LEN + 9;
 const V6_PROTOCOL_AT: usize = LINK_HEADER_LEN + 6;
 const V6_LEN: usize = 40;
 const PROTOCOL_UDP: u8 = 17;
-const HOP_LIMIT: u8 = 64;
 /// Ports of DHCP (RFC 2131 section 4.1, RFC 8415 section 7.2).
 const DHCP_SERVER: u16 = 67;
 const DHCP_CLIENT: u16 = 68;
@@ -104,25 +105,17 @@ pub fn question(frame: &[u8], is_checked: bool) -> Option<(MacAddr, Question<'_>
 
 /// A frame with a message of DHCP.
 pub fn dhcp(ends: (MacAddr, MacAddr), (src, dst): (Ipv4Addr, Ipv4Addr), message: &[u8]) -> Option<Vec<u8>> {
-    datagram(ends, Addresses::V4 { src, dst }, (DHCP_SERVER, DHCP_CLIENT), message)
+    datagram(ends, ((src, DHCP_SERVER).into(), (dst, DHCP_CLIENT).into()), message)
 }
 
 /// A frame with a message of DHCPv6.
 pub fn dhcpv6(ends: (MacAddr, MacAddr), (src, dst): (Ipv6Addr, Ipv6Addr), message: &[u8]) -> Option<Vec<u8>> {
-    datagram(ends, Addresses::V6 { src, dst }, (DHCPV6_SERVER, DHCPV6_CLIENT), message)
+    datagram(ends, ((src, DHCPV6_SERVER).into(), (dst, DHCPV6_CLIENT).into()), message)
 }
 
-fn datagram(
-    ends: (MacAddr, MacAddr),
-    addresses: Addresses,
-    (src_port, dst_port): (u16, u16),
-    message: &[u8],
-) -> Option<Vec<u8>> {
-    let len = u32::try_from(message.len() + udp::HEADER_LEN).ok()?;
-    let pseudo = addresses.pseudo_header(PROTOCOL_UDP, len);
-    let checksum = udp::ChecksumOut::Full { pseudo, payload: Sum::of(message) };
-    let header = udp::emit(&udp::Header { src_port, dst_port }, message.len(), checksum)?;
-    packet(ends, addresses, PROTOCOL_UDP, HOP_LIMIT, &[&header[..], message].concat())
+fn datagram(ends: (MacAddr, MacAddr), between: (SocketAddr, SocketAddr), message: &[u8]) -> Option<Vec<u8>> {
+    let kind = if between.0.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
+    Some(frame(ends, kind, &packet::datagram(between, message)?))
 }
 
 /// A frame with a message of ICMPv6, whose checksum field is 0.
@@ -135,24 +128,13 @@ pub fn icmpv6(
     let sum =
         addresses.pseudo_header(PROTOCOL_ICMPV6, u32::try_from(message.len()).ok()?).add_bytes(&message);
     message.get_mut(2..4)?.copy_from_slice(&sum.checksum().to_be_bytes());
-    packet(ends, addresses, PROTOCOL_ICMPV6, sockeye_proto::ndp::wire::HOP_LIMIT, &message)
+    let hop_limit = sockeye_proto::ndp::wire::HOP_LIMIT;
+    let packet = packet::packet(addresses, PROTOCOL_ICMPV6, hop_limit, &message)?;
+    Some(frame(ends, ETHERTYPE_IPV6, &packet))
 }
 
-fn packet(
-    (from, to): (MacAddr, MacAddr),
-    addresses: Addresses,
-    protocol: u8,
-    hop_limit: u8,
-    body: &[u8],
-) -> Option<Vec<u8>> {
-    let kind = if matches!(addresses.src(), IpAddr::V4(_)) { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
-    let mut frame = [&to.0[..], &from.0, &kind].concat();
-    let header_at = frame.len();
-    frame.resize(header_at + addresses.header_len(), 0);
-    let header = ip::Header { addresses, protocol, hop_limit, traffic_class: 0, flow_label: 0 };
-    ip::emit(&header, body.len(), frame.get_mut(header_at..)?).ok()?;
-    frame.extend(body);
-    Some(frame)
+fn frame((from, to): (MacAddr, MacAddr), kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
+    [&to.0[..], &from.0, &kind, packet].concat()
 }
 
 #[cfg(test)]
@@ -161,7 +143,8 @@ pub(super) mod tests {
 
     /// A client's message of DHCP to all hosts.
     pub fn from_client(from: MacAddr, message: &[u8]) -> Vec<u8> {
-        let addresses = Addresses::V4 { src: Ipv4Addr::UNSPECIFIED, dst: Ipv4Addr::BROADCAST };
-        datagram((from, MacAddr([0xff; 6])), addresses, (DHCP_CLIENT, DHCP_SERVER), message).unwrap()
+        let between =
+            ((Ipv4Addr::UNSPECIFIED, DHCP_CLIENT).into(), (Ipv4Addr::BROADCAST, DHCP_SERVER).into());
+        datagram((from, MacAddr([0xff; 6])), between, message).unwrap()
     }
 }

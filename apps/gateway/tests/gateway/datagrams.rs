@@ -1,9 +1,31 @@
-//! Datagrams of published ports.
+//! Datagrams in fragments, and those of published ports.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::thread;
 use std::time::Duration;
 
-use crate::common::{Gateway, eventually, inside_command, unavailable};
+use crate::common::{Gateway, HOST, eventually, inside_command, pattern, unavailable};
+
+/// For an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Sockets of a client, which two loops share.
+const SOCKETS: usize = 24;
+
+/// Sends datagrams that fit into a packet and datagrams that do not by each of some sockets, and gets each back. Inside.
+pub fn in_fragments(to: &str) {
+    let mut bytes = [0; 65_000];
+    for _ in 0..SOCKETS {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.connect(to).unwrap();
+        for len in [100, 4000, 200, 60_000, 1] {
+            let sent = pattern(len);
+            socket.send(&sent).unwrap();
+            let got = socket.recv(&mut bytes).unwrap_or_else(|error| panic!("{len} bytes: {error}"));
+            assert!(bytes[..got] == sent, "{got} bytes of {len} came back, or others");
+        }
+    }
+}
 
 /// Sends back what comes to a port, until there is nothing in a datagram. Inside.
 pub fn return_all(port: u16) {
@@ -16,6 +38,23 @@ pub fn return_all(port: u16) {
         }
         socket.send_to(&bytes[..len], from).unwrap();
     }
+}
+
+#[test]
+fn datagrams_in_fragments_reach_the_loop_that_has_their_flow() {
+    if unavailable() {
+        return;
+    }
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let mut bytes = [0; 65_000];
+        while let Ok((len, from)) = server.recv_from(&mut bytes) {
+            let _ = server.send_to(&bytes[..len], from);
+        }
+    });
+    let options = ["--allow", "127.0.0.1", "--mtu", "1500", "--loops", "2"];
+    Gateway::runs(&options, &format!("in-fragments {HOST}:{port}"));
 }
 
 #[test]
