@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::{SocketFlags, acceptfrom_with};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Type};
 use sockeye::UdpBuilder;
 use sockeye::tokio::{TcpSocket, UdpSocket};
 use sockeye_drivers::{recv_at, send_from, set_recv_pktinfo};
@@ -44,6 +44,8 @@ use crate::upstream::Connected;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Between two tries to accept when there are no descriptors for it.
 const RETRY: Duration = Duration::from_millis(50);
+/// Connections that wait to be accepted, at a port.
+const BACKLOG: i32 = 128;
 /// Ports that are tried, where other loops have them already.
 const PORTS_TRIED: u32 = 16;
 
@@ -197,29 +199,58 @@ impl Publish {
             let message = format!("cannot listen on [{addr}]:{first}: there is no IPv6 inside (--ipv4-only)");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        let kind = if self.protocol == Protocol::Udp { Type::DGRAM } else { Type::STREAM };
         (first..=last)
             .map(|port| {
-                // Every address of both families, where the host and the inside have both.
-                let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-                let addrs = match self.addr {
-                    Some(addr) => vec![SocketAddr::new(addr, port)],
-                    None if has_v6 => vec![(Ipv6Addr::UNSPECIFIED, port).into(), v4],
-                    None => vec![v4],
-                };
-                let socket = match self.protocol {
-                    Protocol::Udp => std::net::UdpSocket::bind(&*addrs).map(Socket::Udp),
-                    _ => TcpListener::bind(&*addrs).map(Socket::Tcp),
-                };
-                let socket = socket.map_err(|error| {
-                    io::Error::new(
-                        error.kind(),
-                        format!("cannot listen on {}: {error}", addrs[addrs.len() - 1]),
-                    )
+                let at = self.addr.map_or_else(
+                    || everywhere(port, kind, has_v6),
+                    |addr| listening(SocketAddr::new(addr, port), kind, false),
+                );
+                let socket = at.map_err(|error| {
+                    let addr = self.addr.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+                    let message = format!("cannot listen on {}: {error}", SocketAddr::new(addr, port));
+                    io::Error::new(error.kind(), message)
                 })?;
+                let socket = match self.protocol {
+                    Protocol::Udp => Socket::Udp(socket.into()),
+                    Protocol::Tcp | Protocol::Icmp => Socket::Tcp(socket.into()),
+                };
                 Ok(Listening { socket, inside: self.inside + (port - first) })
             })
             .collect()
     }
+}
+
+/// Listens on every address, of both families where the host and the inside have both.
+fn everywhere(port: u16, kind: Type, has_v6: bool) -> io::Result<socket2::Socket> {
+    let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    if !has_v6 {
+        return listening(v4, kind, false);
+    }
+    match listening((Ipv6Addr::UNSPECIFIED, port).into(), kind, true) {
+        // The host has no IPv6. Any other error means that a family would be missing.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {
+            listening(v4, kind, false)
+        }
+        listening => listening,
+    }
+}
+
+/// A socket of the host; `both`: an IPv6 socket that takes IPv4, too, whatever the host's setting is (`bindv6only`).
+fn listening(at: SocketAddr, kind: Type, both: bool) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(Domain::for_address(at), kind, None)?;
+    if both {
+        socket.set_only_v6(false)?;
+    }
+    if kind == Type::STREAM {
+        // An earlier gateway's connections do not keep the port.
+        socket.set_reuse_address(true)?;
+    }
+    socket.bind(&at.into())?;
+    if kind == Type::STREAM {
+        socket.listen(BACKLOG)?;
+    }
+    Ok(socket)
 }
 
 /// Serves a port until the task is aborted, which closes the port; connections that were accepted go on.
@@ -487,6 +518,31 @@ mod tests {
         }
         for wrong in ["", "x", "0:80", "80:0", "70000", "80/sctp", "1-3:1-2", "3-1", "[::1:80", "::1:80"] {
             assert!(wrong.parse::<Publish>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_published_at_both_families_or_not_at_all() {
+        for (text, kind) in [("", Type::STREAM), ("/udp", Type::DGRAM)] {
+            let other = socket2::Socket::new(Domain::IPV6, kind, None).unwrap();
+            other.set_only_v6(true).unwrap();
+            if other.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into()).is_err() {
+                return eprintln!("skipped: this host has no IPv6");
+            }
+            let port = other.local_addr().unwrap().as_socket().unwrap().port();
+            if kind == Type::STREAM {
+                other.listen(1).unwrap();
+            }
+            let publish: Publish = format!("{port}:80{text}").parse().unwrap();
+            assert_eq!(publish.listen(true).err().unwrap().kind(), io::ErrorKind::AddrInUse);
+            drop(publish.listen(false).unwrap());
+            drop(other);
+            let listening = publish.listen(true).unwrap();
+            let is_v6_only = match &listening[0].socket {
+                Socket::Tcp(socket) => SockRef::from(socket).only_v6(),
+                Socket::Udp(socket) => SockRef::from(socket).only_v6(),
+            };
+            assert!(!is_v6_only.unwrap());
         }
     }
 
