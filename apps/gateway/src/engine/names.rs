@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::SockRef;
-use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
+use sockeye::tokio::{TcpListener, UdpSocket};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle as Task, JoinSet};
@@ -34,7 +34,7 @@ const STREAMS_MAX: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Codes of answers whose resolver could not find out: SERVFAIL, NOTIMP, REFUSED (RFC 1035 section 4.1.1).
 const FAILED: [u8; 3] = [2, 4, 5];
-/// For a client to send its next query over TCP.
+/// For a client to send its next query over TCP, and to take an answer.
 const IDLE: Duration = Duration::from_secs(30);
 /// The port of names.
 const PORT: u16 = 53;
@@ -87,16 +87,20 @@ async fn streams(cx: Rc<Cx>, listener: TcpListener) {
         let cx = Rc::clone(&cx);
         task(async move {
             // Its end, by error or not, is the end of the connection.
-            let _ = stream_of(&cx, stream).await;
+            let _ = stream_of(stream, async |query: &[u8]| answer(&cx, query, Way::Stream).await).await;
             drop(place);
         });
     }
 }
 
-async fn stream_of(cx: &Cx, mut stream: TcpStream) -> io::Result<()> {
+/// Answers a client's queries, until it ends, sends nothing for a time, or takes nothing.
+async fn stream_of(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: impl AsyncFn(&[u8]) -> Option<Vec<u8>>,
+) -> io::Result<()> {
     while let Ok(query) = timeout(IDLE, read(&mut stream)).await {
-        let Some(answer) = answer(cx, &query?, Way::Stream).await else { break };
-        write(&mut stream, &answer).await?;
+        let Some(answer) = answer(&query?).await else { break };
+        timeout(IDLE, write(&mut stream, &answer)).await??;
     }
     Ok(())
 }
@@ -250,6 +254,15 @@ mod tests {
     async fn code(addrs: Vec<SocketAddr>, next_after: Duration) -> Option<u8> {
         let resolvers = Resolvers { addrs, next_after };
         ask_all(&resolvers, &query(), Way::Datagram).await.map(|answer| answer[3])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_no_answer_loses_its_place() {
+        let (mut client, server) = tokio::io::duplex(16);
+        let start = tokio::time::Instant::now();
+        client.write_all(&[0, 1, 7]).await.unwrap();
+        let ended = stream_of(server, async |_: &[u8]| Some(vec![0; 1000])).await;
+        assert_eq!((ended.unwrap_err().kind(), start.elapsed()), (io::ErrorKind::TimedOut, IDLE));
     }
 
     #[test]
