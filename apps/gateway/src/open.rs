@@ -156,8 +156,8 @@ impl Caller {
     /// The system's.
     pub fn ready(&mut self) -> io::Result<()> {
         if let Some(ready) = self.ready.take() {
-            // What slirp4netns writes.
-            rustix::io::write(ready, b"1")?;
+            // What slirp4netns writes. If nobody wants to know any more, the network is served all the same.
+            let _ = rustix::io::write(ready, b"1");
         }
         self.behind.take().map_or(Ok(()), Behind::served)
     }

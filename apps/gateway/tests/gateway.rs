@@ -438,6 +438,11 @@ fn the_exit_code_is_the_commands_and_mistakes_are_said() {
         return;
     }
     assert_eq!(Gateway::start(&[], &inside_command("exit 37")).wait(), Some(37));
+    // Nobody reads that it is ready.
+    let (_, nowhere) = rustix::pipe::pipe().unwrap();
+    let mut unheard = Command::new(common::gateway_program());
+    unheard.args(["--ready-fd", "1", "--", "sh", "-c", "exit 37"]).stdout(nowhere);
+    assert_eq!(unheard.status().unwrap().code(), Some(37));
     let missing = Gateway::start(&[], &["/nowhere/at/all".into()]).output();
     assert!(missing.contains("cannot start /nowhere/at/all"), "{missing}");
     for (options, expected) in [

@@ -103,10 +103,13 @@ impl Inside {
     /// Has the command run: its network is served.
     ///
     /// # Errors
-    /// The system's.
+    /// `Other`: the process inside has ended.
     pub fn go(&self) -> io::Result<()> {
-        rustix::net::send(&self.socket, GO, SendFlags::NOSIGNAL)?;
-        Ok(())
+        let sent = rustix::net::send(&self.socket, GO, SendFlags::NOSIGNAL);
+        // Not as a broken pipe, which would be the end of who reads what we print.
+        let said =
+            |error| io::Error::other(format!("the process inside has ended before its command ran: {error}"));
+        sent.map(drop).map_err(said)
     }
 }
 
