@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -38,8 +38,8 @@ pub struct Flows {
     count: AtomicU32,
     /// `None` ends it.
     log: Option<SyncSender<Option<String>>>,
-    /// Lines that found no room.
-    lines_lost: AtomicU64,
+    /// Lines that found no room, or no file.
+    lines_lost: Arc<AtomicU64>,
     /// Those that go on, by their numbers.
     live: Mutex<HashMap<u64, Arc<Record>>>,
     counters: Counters,
@@ -158,13 +158,16 @@ impl Flows {
         rates: Rates,
         log: Option<Box<dyn Write + Send>>,
     ) -> io::Result<(Arc<Self>, Option<JoinHandle<()>>)> {
-        let (mut lines, mut writer) = (None, None);
+        let (mut lines, mut writer, lines_lost) = (None, None, Arc::<AtomicU64>::default());
         if let Some(file) = log {
             let (give, take) = sync_channel(LINES_MAX);
-            writer = Some(thread::Builder::new().name("log".to_owned()).spawn(move || write(&take, file))?);
+            writer = Some(thread::Builder::new().name("log".to_owned()).spawn({
+                let lost = Arc::clone(&lines_lost);
+                move || write(&take, file, &lost)
+            })?);
             lines = Some(give);
         }
-        Ok((Arc::new(Self { max, rates, log: lines, ..Self::default() }), writer))
+        Ok((Arc::new(Self { max, rates, log: lines, lines_lost, ..Self::default() }), writer))
     }
 
     /// Waits until the log's file has the lines so far, [`END_TIMEOUT`] at most: it may be a pipe that nobody reads.
@@ -266,7 +269,7 @@ impl Flows {
         self.note(&line);
     }
 
-    /// Lines of the log that were lost since its file took them too slowly.
+    /// Lines of the log that were lost since its file took them too slowly, or no more.
     pub fn lines_lost(&self) -> u64 {
         self.lines_lost.load(Ordering::Relaxed)
     }
@@ -274,7 +277,8 @@ impl Flows {
     fn note(&self, line: &Line<'_>) {
         let Some(log) = &self.log else { return };
         let Ok(text) = serde_json::to_string(line) else { return };
-        if let Err(TrySendError::Full(_)) = log.try_send(Some(text)) {
+        // It is full, or its file takes no more.
+        if log.try_send(Some(text)).is_err() {
             self.lines_lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -362,12 +366,14 @@ fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Writes lines until the end is said. A file that takes no more ends it: then lines are lost.
-fn write(lines: &Receiver<Option<String>>, mut file: Box<dyn Write + Send>) {
+/// Writes lines until the end is said. A file that takes no more ends it: then lines are `lost`.
+fn write(lines: &Receiver<Option<String>>, mut file: Box<dyn Write + Send>, lost: &AtomicU64) {
     while let Ok(Some(line)) = lines.recv() {
         // One write a line: programs that follow the file read whole lines.
         if let Err(error) = file.write_all(format!("{line}\n").as_bytes()) {
             eprintln!("sockeye gateway: the log ends here: {error}");
+            // Those that come later find nobody.
+            lost.fetch_add(1 + lines.try_iter().flatten().count() as u64, Ordering::Relaxed);
             return;
         }
     }
@@ -376,6 +382,25 @@ fn write(lines: &Receiver<Option<String>>, mut file: Box<dyn Write + Send>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_that_a_file_does_not_take_are_counted() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let (flows, writer) = Flows::new(1, Rates::default(), Some(Box::new(Full))).unwrap();
+        let end = "192.0.2.1:80".parse().unwrap();
+        drop(flows.begin(Protocol::Tcp, (end, end), end));
+        writer.unwrap().join().unwrap();
+        drop(flows.begin(Protocol::Tcp, (end, end), end));
+        assert_eq!(flows.lines_lost(), 2);
+    }
 
     #[test]
     fn flows_are_bounded_and_logged() {

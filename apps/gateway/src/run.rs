@@ -16,7 +16,7 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitCode, ExitStatus};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -133,6 +133,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
         flows_max: args.flows_max as usize / if args.loops_join() { 1 } else { sources.len().max(1) },
         busy: Duration::from_micros(args.busy.into()),
         queues: sources.iter().find_map(Source::queues),
+        captures: Mutex::default(),
     });
     let loops: Vec<Running> = sources
         .into_iter()
@@ -153,13 +154,22 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     if let Some(writer) = writer {
         shared.flows.end_log(&writer);
     }
-    if shared.flows.lines_lost() > 0 {
-        eprintln!(
-            "sockeye gateway: the log lacks {} flows, which came faster than its file took them",
-            shared.flows.lines_lost()
-        );
-    }
+    say_what_is_lost(&shared);
     ended.map_err(CommandError::Io)
+}
+
+/// What records of this run lack.
+fn say_what_is_lost(shared: &Shared) {
+    let why = "its file took them too slowly, or no more";
+    let flows = shared.flows.lines_lost();
+    if flows > 0 {
+        eprintln!("sockeye gateway: the log lacks {flows} flows: {why}");
+    }
+    let captures = shared.captures.lock().unwrap_or_else(PoisonError::into_inner);
+    let packets: u64 = captures.iter().map(|capture| capture.counts().lost).sum();
+    if packets > 0 {
+        eprintln!("sockeye gateway: the record of packets lacks {packets}: {why}");
+    }
 }
 
 /// That the command line asks for something that can be.

@@ -52,11 +52,12 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use sockeye::netif::CaptureHandle;
 use sockeye::{Config, Stack};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle as Task, LocalSet, spawn_local};
@@ -106,6 +107,8 @@ pub struct Shared {
     pub busy: Duration,
     /// The queues that loops share, if there are several.
     pub queues: Option<Arc<Queues>>,
+    /// The records of packets.
+    pub captures: Mutex<Vec<CaptureHandle>>,
 }
 
 /// What the tasks of a loop share.

@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -351,7 +351,11 @@ pub(super) fn join(
 ) -> io::Result<()> {
     match pcap {
         // No rotation: the path is of no use to a process that sees no files.
-        Some(file) => join_as(stack, shared, capture_into(device, file, &CaptureConfig::to(""))?.0),
+        Some(file) => {
+            let (device, capture) = capture_into(device, file, &CaptureConfig::to(""))?;
+            shared.captures.lock().unwrap_or_else(PoisonError::into_inner).push(capture);
+            join_as(stack, shared, device)
+        }
         None => join_as(stack, shared, device),
     }
 }

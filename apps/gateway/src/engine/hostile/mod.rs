@@ -9,7 +9,7 @@ mod hidden;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sockeye::netif::{ChannelConfig, ChannelPort, Checksum, FrameBytes, channel};
@@ -216,6 +216,7 @@ impl Shared {
             flows_max: flows_max as usize,
             busy: Duration::ZERO,
             queues: None,
+            captures: Mutex::default(),
         })
     }
 }
