@@ -11,6 +11,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use sockeye::netif::Prefix;
 use sockeye_proto::ip::martian::Class;
 
+/// Services of clouds with an instance's secrets, that are not at link-local addresses: of Alibaba, Azure, and Oracle's classic one.
+const METADATA_V4: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
+/// Likewise by IPv6: of Google, Oracle, Scaleway and Linode. Amazon has a network of its own for its services.
+const METADATA_V6: [Ipv6Addr; 4] = [
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
+    Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
+    Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1),
+];
+
 /// The longest network that holds an address that means the host itself, its link, a group or nobody; `None` for an ordinary host. A rule
 /// covers such an address only if its network is inside this one.
 pub fn special(addr: IpAddr) -> Option<Prefix> {
@@ -27,12 +38,14 @@ pub fn special(addr: IpAddr) -> Option<Prefix> {
         (Class::Group | Class::NodeGroup, IpAddr::V4(_)) => (Ipv4Addr::new(224, 0, 0, 0).into(), 4),
         (Class::Group | Class::NodeGroup, IpAddr::V6(_)) => (v6([0xff00, 0, 0, 0]), 8),
         (Class::Reserved | Class::LimitedBroadcast, _) => (Ipv4Addr::new(240, 0, 0, 0).into(), 4),
+        (_, IpAddr::V4(service)) if METADATA_V4.contains(&service) => (addr, 32),
+        (_, IpAddr::V6(service)) if METADATA_V6.contains(&service) => (addr, 128),
         (_, IpAddr::V6(v6_addr)) => match v6_addr.segments() {
             // Site-local, withdrawn and still routed by some (RFC 3879).
             [0xfec0..=0xfeff, ..] => (v6([0xfec0, 0, 0, 0]), 10),
             // Of a translator whose operator alone knows where in it the IPv4 address stands (RFC 8215).
             [0x64, 0xff9b, 1, ..] => (v6([0x64, 0xff9b, 1, 0]), 48),
-            // The metadata service of one cloud by IPv6.
+            // Amazon's services.
             [0xfd00, 0xec2, ..] => (v6([0xfd00, 0xec2, 0, 0]), 32),
             _ => return None,
         },
@@ -126,6 +139,15 @@ mod tests {
             ("::ffff:10.0.0.1", Some("::/80")),
             ("64:ff9b:1::7f00:1", Some("64:ff9b:1::/48")),
             ("fd00:ec2::254", Some("fd00:ec2::/32")),
+            ("100.100.100.200", Some("100.100.100.200/32")),
+            ("168.63.129.16", Some("168.63.129.16/32")),
+            ("192.0.0.192", Some("192.0.0.192/32")),
+            ("fd20:ce::254", Some("fd20:ce::254/128")),
+            ("fd00:c1::a9fe:a9fe", Some("fd00:c1::a9fe:a9fe/128")),
+            ("fd00:42::42", Some("fd00:42::42/128")),
+            ("fd00:a9fe:a9fe::1", Some("fd00:a9fe:a9fe::1/128")),
+            ("100.100.100.201", None),
+            ("fd00:42::43", None),
             ("fe80::1", Some("fe80::/10")),
             ("fec0::1", Some("fec0::/10")),
             ("ff02::1", Some("ff00::/8")),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 /// The host, its link and many, by each way there is to write them.
-pub const HIDDEN: [&str; 30] = [
+pub const HIDDEN: [&str; 32] = [
     "127.0.0.1",
     "127.1.2.3",
     "0.0.0.0",
@@ -17,6 +17,9 @@ pub const HIDDEN: [&str; 30] = [
     "::2",
     "fe80::1",
     "fec0::1",
+    // Services with the host's secrets.
+    "100.100.100.200",
+    "fd20:ce::254",
     "ff02::1",
     // IPv4-mapped, IPv4-compatible, translated.
     "::ffff:127.0.0.1",
