@@ -255,13 +255,17 @@ const ANY: &[i64] = &[
 ];
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    /// What a filter says of a call (seccomp(2)): what the kernel does with its program.
     fn verdict(program: &BpfProgram, call: i64, arguments: &[u64]) -> u32 {
         let arch = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
-        let mut words = vec![u32::try_from(call).unwrap(), arch, 0, 0];
+        verdict_of(program, (arch, u32::try_from(call).unwrap()), arguments)
+    }
+
+    /// What a filter says of a call by an interface of the machine (seccomp(2)): what the kernel does with its program.
+    pub fn verdict_of(program: &BpfProgram, (arch, call): (u32, u32), arguments: &[u64]) -> u32 {
+        let mut words = vec![call, arch, 0, 0];
         for argument in arguments.iter().chain(&[0; 6]).take(6) {
             words.extend([*argument as u32, (argument >> 32) as u32]);
         }

@@ -14,11 +14,14 @@
 //! If either side ends before the other is ready, the other reads the end of the socket and ends, too. The command is killed when the
 //! gateway is: a network that nobody serves would hang it.
 //!
+//! What the command does not get from outside: `outside.rs`.
+//!
 //! Does not depend on the engine. Tests: `tests/gateway.rs`.
 
 mod device;
 mod namespaces;
-pub mod resolver;
+mod outside;
+mod resolver;
 
 use std::ffi::OsString;
 use std::fs;
@@ -156,11 +159,15 @@ pub fn main(args: &GatewayArgs, name: &str) -> io::Result<()> {
         return Ok(());
     }
     let Some((program, arguments)) = args.command.split_first() else { return Ok(()) };
+    outside::no_typing()?;
     let error = Command::new(program).args(arguments).exec();
     Err(io::Error::new(error.kind(), format!("cannot start {}: {error}", program.to_string_lossy())))
 }
 
 fn prepare(args: &GatewayArgs) -> io::Result<Vec<OwnedFd>> {
+    if !args.command.is_empty() {
+        outside::no_sockets()?;
+    }
     match &args.netns {
         Some(netns) => namespaces::enter(netns, args.frames.userns.as_deref())?,
         None => namespaces::make()?,

@@ -1,7 +1,10 @@
 //! What the process outside keeps: looked at in /proc, as root and as an ordinary user.
 
 use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -88,6 +91,32 @@ fn the_process_outside_has_no_rights_no_files_and_a_filter() {
     assert!(runs(&mut child));
     assert!(rights(child.id()).iter().all(|(_, no_new, filter)| no_new == "1" && filter == "0"));
     end(child);
+}
+
+#[test]
+fn the_command_gets_no_socket_of_the_hosts_network_and_does_not_type() {
+    if unavailable() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let program = gateway_program();
+    let runs = |input: Stdio| {
+        let mut command = Command::new(&program);
+        command.args(["--", "grep", "-E", "^(NoNewPrivs:.1|Seccomp:.2)$", "/proc/self/status"]);
+        command.stdin(input).output().unwrap()
+    };
+    for socket in [
+        OwnedFd::from(listener.try_clone().unwrap()),
+        UdpSocket::bind("[::1]:0").map_or_else(|_| listener.into(), OwnedFd::from),
+    ] {
+        let said = runs(socket.into());
+        assert!(!said.status.success());
+        let said = String::from_utf8_lossy(&said.stderr);
+        assert!(said.contains("descriptor 0 is a socket of the host's network"), "{said}");
+    }
+    let ran = runs(OwnedFd::from(UnixStream::pair().unwrap().0).into());
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(ran.stdout.split(|byte| *byte == b'\n').count(), 3, "both lines");
 }
 
 #[test]
