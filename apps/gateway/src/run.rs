@@ -11,7 +11,7 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -106,18 +106,18 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
         file.map(|file| Box::new(file) as Box<dyn Write + Send>).map_err(|error| file::at(path, error))
     });
     let log = log.transpose()?;
-    let control = args.control.ctl.as_ref().map(|path| listen_at(path)).transpose()?;
-    let api = args.frames.slirp_api.as_ref().map(|path| listen_at(path)).transpose()?;
+    let mut control = args.control.ctl.as_ref().map(|path| listen_at(path)).transpose()?;
+    let mut api = args.frames.slirp_api.as_ref().map(|path| listen_at(path)).transpose()?;
     let upstream = args.upstream.clone().unwrap_or_default().resolve()?;
-    let Opened { sources, served, file } = open(args, prefix, given)?;
+    let Opened { sources, served, mut file } = open(args, prefix, given)?;
     // Each flow has one; where the limit stays there are fewer at a time. The command has been started, and has its own as it was.
     limit::raise_descriptors();
     let pcaps = pcaps(args, sources.len())?;
     let system = resolvers::text();
     let (resolvers, router) = (Resolvers::new(args, &system), router(args, &system));
-    let auto = auto.map(|places| Ok::<_, io::Error>((places, tables(args, &served)?))).transpose()?;
-    let files = [&control, &api].into_iter().flatten().map(|socket| &socket.1).chain(&file);
-    sandbox(args, &served, auto.as_ref().map(|auto| &auto.1), files)?;
+    let mut auto = auto.map(|places| Ok::<_, io::Error>((places, tables(args, &served)?))).transpose()?;
+    let files = [&mut control, &mut api].into_iter().flatten().map(|socket| &mut socket.1).chain(&mut file);
+    sandbox(args, &served, auto.as_mut().map(|auto| &mut auto.1), files)?;
     let (flows, writer) = Flows::new(args.flows_max, Rates::new(args.rates), log)?;
     let shared = Arc::new(Shared {
         policy: Policy::new(args.rules.0.clone(), args.plan()),
@@ -237,8 +237,8 @@ fn pcaps(args: &GatewayArgs, queues: usize) -> io::Result<Vec<Option<File>>> {
 fn sandbox<'files>(
     args: &GatewayArgs,
     served: &Served,
-    tables: Option<&OwnedFd>,
-    files: impl Iterator<Item = &'files SocketFile>,
+    tables: Option<&'files mut OwnedFd>,
+    files: impl Iterator<Item = &'files mut SocketFile>,
 ) -> io::Result<()> {
     if args.no_sandbox {
         return sandbox::give_up_rights();
@@ -248,10 +248,10 @@ fn sandbox<'files>(
             Served::Command(inside) => Some(inside.child.id()),
             Served::Device => None,
         },
-        reads: tables.map(OwnedFd::as_fd).into_iter().collect(),
+        reads: tables.into_iter().collect(),
         removes: files.map(SocketFile::folder).collect(),
     };
-    if let Some(error) = sandbox::enter(&needs)? {
+    if let Some(error) = sandbox::enter(needs)? {
         eprintln!(
             "sockeye gateway: it still sees files, since the system lets it make no namespaces: {error}"
         );

@@ -7,17 +7,20 @@
 //! The calling thread does this before it starts other threads, which inherit the result. The filter permits what the open descriptors need: reading,
 //! writing, waiting, sockets of TCP, UDP and ping, non-executable memory, threads. All other calls fail with ENOSYS, so that the C library falls back to
 //! older calls whose arguments the filter can check (clone(2) for clone3(2)). The process cannot start programs, cannot signal any process but the command, cannot open files except
-//! the tables of the inside (`-p auto`), and cannot remove files except the control socket.
+//! the tables of the inside (`-p auto`), and cannot remove files except the control socket. Of the folders of these it keeps copies as mounts of their own, which no path leaves: `..` ends there.
 //!
 //! If the system does not permit namespaces, the root stays as it is and the gateway says so; the other steps still apply. Does not depend on what the
 //! gateway does. Tests: below, what the filter says; `tests/gateway/sandbox.rs`.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{CWD, fstat, readlink};
+use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_remount, unmount,
+    MountFlags, MountPropagationFlags, OpenTreeFlags, UnmountFlags, mount, mount_change, mount_remount,
+    open_tree, unmount,
 };
 use rustix::process::{chdir, pivot_root};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
@@ -32,23 +35,23 @@ const PLACE: &str = "/proc";
 
 /// What the process needs beside sockets and memory.
 #[derive(Default)]
-pub struct Needs<'fd> {
+pub struct Needs<'needs> {
     /// The number of the process that signals are passed on to.
     pub signals: Option<u32>,
     /// Folders in which files are read.
-    pub reads: Vec<BorrowedFd<'fd>>,
+    pub reads: Vec<&'needs mut OwnedFd>,
     /// Folders in which sockets of ours are removed.
-    pub removes: Vec<BorrowedFd<'fd>>,
+    pub removes: Vec<&'needs mut OwnedFd>,
 }
 
-/// Gives up everything else. Returns why the root is not empty, if it is not.
+/// Gives up everything else, and puts other descriptors in place of the folders. Returns why the root is not empty, or a folder has a way out, if that is so.
 ///
 /// # Errors
 /// The system's: it knows no capabilities or no filters.
-pub fn enter(needs: &Needs<'_>) -> io::Result<Option<io::Error>> {
-    let kept = empty_root().err();
+pub fn enter(mut needs: Needs<'_>) -> io::Result<Option<io::Error>> {
+    let kept = empty_root(&mut needs).err();
     give_up_rights()?;
-    let program = filter(needs).map_err(io::Error::other)?;
+    let program = filter(&needs).map_err(io::Error::other)?;
     seccompiler::apply_filter(&program).map_err(io::Error::other)?;
     Ok(kept)
 }
@@ -65,9 +68,12 @@ pub fn give_up_rights() -> io::Result<()> {
 }
 
 /// Makes an empty file system the root of this process, which cannot be written.
-fn empty_root() -> io::Result<()> {
+fn empty_root(needs: &mut Needs<'_>) -> io::Result<()> {
     unshare_mounts()?;
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+    for folder in needs.reads.iter_mut().chain(&mut needs.removes) {
+        **folder = without_parent(folder.as_fd())?;
+    }
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("none", PLACE, "tmpfs", flags, c"size=0,nr_inodes=1,mode=0")?;
     chdir(PLACE)?;
@@ -78,6 +84,24 @@ fn empty_root() -> io::Result<()> {
     Ok(mount_remount("/", flags | MountFlags::RDONLY, c"")?)
 }
 
+/// The same folder as the root of a mount of its own, which is nowhere.
+fn without_parent(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // By its path, since the descriptor's mount is of the namespace that was left.
+    let path = readlink(format!("/proc/self/fd/{}", folder.as_raw_fd()), Vec::new())?;
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let alone = match open_tree(CWD, path, flags) {
+        // Linux before 5.2: what the filter permits in the folder, it permits in all others.
+        Err(Errno::NOSYS) => return folder.try_clone_to_owned(),
+        alone => alone?,
+    };
+    let (before, now) = (fstat(folder)?, fstat(&alone)?);
+    let is_same = (before.st_dev, before.st_ino) == (now.st_dev, now.st_ino);
+    is_same
+        .then_some(alone)
+        .ok_or_else(|| io::Error::other("a folder was replaced while the gateway started"))
+}
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn filter(needs: &Needs<'_>) -> Result<BpfProgram, seccompiler::BackendError> {
@@ -85,9 +109,14 @@ fn filter(needs: &Needs<'_>) -> Result<BpfProgram, seccompiler::BackendError> {
     sockets(&mut rules)?;
     descriptors(&mut rules)?;
     memory_and_threads(&mut rules)?;
-    let fd = |fd: &BorrowedFd<'_>| fd.as_raw_fd() as u64;
+    let fd = |fd: &OwnedFd| fd.as_raw_fd() as u64;
     for folder in &needs.reads {
-        rules.entry(libc::SYS_openat).or_default().push(only(&[(0, Op::Eq, fd(folder))])?);
+        let reads = (
+            2,
+            Op::MaskedEq((libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64),
+            libc::O_RDONLY as u64,
+        );
+        rules.entry(libc::SYS_openat).or_default().push(only(&[(0, Op::Eq, fd(folder)), reads])?);
     }
     for folder in &needs.removes {
         rules.entry(libc::SYS_unlinkat).or_default().push(only(&[(0, Op::Eq, fd(folder))])?);
@@ -119,7 +148,9 @@ fn sockets(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
         made.push(only(&[family, kind(libc::SOCK_DGRAM)])?);
     }
     rules.insert(libc::SYS_socket, made);
-    rules.insert(libc::SYS_socketpair, vec![only(&[(0, Op::Eq, libc::AF_UNIX as u64)])?]);
+    // Of datagrams, one could be connected to any name of the host.
+    let pair = only(&[(0, Op::Eq, libc::AF_UNIX as u64), kind(libc::SOCK_STREAM)])?;
+    rules.insert(libc::SYS_socketpair, vec![pair]);
     // Of the terminal, whose foreground group is looked at; of a TUN device that is adopted; of sockets.
     let requests = [
         libc::TIOCGPGRP,
@@ -288,11 +319,12 @@ pub mod tests {
     }
 
     #[test]
-    fn no_process_but_the_command_gets_a_signal() {
+    fn no_process_but_the_command_gets_a_signal_and_no_socket_leads_to_a_name() {
         let command = 4711;
         let program = filter(&Needs { signals: Some(command), ..Needs::default() }).unwrap();
         let (own, other) = (u64::from(std::process::id()), u64::from(std::process::id()) + 1);
         let number = |number: i32| u64::from(number as u32);
+        let unix = number(libc::AF_UNIX);
         let refused = 0x0005_0000 | libc::ENOSYS as u32;
         for (call, arguments, is_permitted) in [
             (libc::SYS_kill, [command.into(), 15, 0], true),
@@ -304,6 +336,9 @@ pub mod tests {
             (libc::SYS_prlimit64, [0, number(libc::RLIMIT_STACK as i32), 0], true),
             (libc::SYS_prlimit64, [own, 0, 0], true),
             (libc::SYS_prlimit64, [other, number(libc::RLIMIT_CPU as i32), 1], false),
+            (libc::SYS_socketpair, [unix, number(libc::SOCK_STREAM | libc::SOCK_CLOEXEC), 0], true),
+            (libc::SYS_socketpair, [unix, number(libc::SOCK_DGRAM), 0], false),
+            (libc::SYS_socketpair, [unix, number(libc::SOCK_SEQPACKET), 0], false),
             (libc::SYS_fcntl, [3, number(libc::F_DUPFD_CLOEXEC), 0], true),
             (libc::SYS_fcntl, [3, number(libc::F_SETFL), 0], true),
             (libc::SYS_fcntl, [3, number(libc::F_SETOWN), other], false),

@@ -156,9 +156,9 @@ fn make_room(path: &Path, folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()
 }
 
 impl SocketFile {
-    /// The folder, in which the file will be removed.
-    pub fn folder(&self) -> BorrowedFd<'_> {
-        self.folder.as_fd()
+    /// The folder, in which the file will be removed; another descriptor of it may take its place.
+    pub fn folder(&mut self) -> &mut OwnedFd {
+        &mut self.folder
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -35,6 +35,23 @@ fn assert_sandboxed(pid: u32) {
     let files: Vec<_> = fs::read_dir(&root).map_or_else(|_| Vec::new(), |files| files.flatten().collect());
     assert!(files.is_empty(), "its root has {files:?}");
     assert!(fs::write(root.join("x"), "x").is_err(), "its root cannot be written");
+}
+
+/// How many folders the process has open; from none of them a path leads out.
+fn folders_without_parent(pid: u32) -> usize {
+    let mut count = 0;
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
+        let Some(folder) = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_dir) else { continue };
+        let parent = fs::metadata(entry.path().join("..")).unwrap();
+        assert_eq!(
+            (parent.dev(), parent.ino()),
+            (folder.dev(), folder.ino()),
+            "{:?}",
+            fs::read_link(entry.path())
+        );
+        count += 1;
+    }
+    count
 }
 
 /// Runs the gateway with a command that says when it runs, and then waits to be ended.
@@ -83,10 +100,14 @@ fn the_process_outside_has_no_rights_no_files_and_a_filter() {
         return;
     }
     let program = &gateway_program();
-    let mut child = start(program, None, &["-p", "127.0.0.1:auto", "--loops", "2"]);
+    let socket = temporary("sandbox.ctl");
+    let options = ["-p", "127.0.0.1:auto", "--loops", "2", "--ctl", socket.to_str().unwrap()];
+    let mut child = start(program, None, &options);
     assert!(runs(&mut child));
     assert_sandboxed(child.id());
+    assert_eq!(folders_without_parent(child.id()), 2, "the tables', and the socket's");
     end(child);
+    assert!(!socket.exists(), "it is removed through its folder");
     let mut child = start(program, None, &["--no-sandbox"]);
     assert!(runs(&mut child));
     assert!(rights(child.id()).iter().all(|(_, no_new, filter)| no_new == "1" && filter == "0"));
