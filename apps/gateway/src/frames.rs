@@ -33,6 +33,9 @@ pub struct FramesArgs {
     /// The user namespace to enter before that of --netns, by a path such as /proc/PID/ns/user
     #[arg(long, value_name = "PATH", requires = "netns")]
     pub userns: Option<PathBuf>,
+    /// End when the process of --netns has ended, or the path has gone
+    #[arg(long, hide = true, requires = "netns")]
+    pub until_gone: bool,
     /// Write a byte to this open descriptor when the network is served
     #[arg(long, value_name = "N")]
     pub ready_fd: Option<i32>,

@@ -14,7 +14,7 @@
 //! # Which folder
 //! | folder or file | holds |
 //! |---|---|
-//! | `args.rs`, `frames.rs`, `open.rs`, `run.rs`, `signals.rs`, `drain.rs` | the command line; opening devices; start and end |
+//! | `args.rs`, `frames.rs`, `open.rs`, `gone.rs`, `run.rs`, `signals.rs`, `drain.rs` | the command line; opening devices; start and end |
 //! | `lan/` | the gateway as the router of an Ethernet segment: DHCP, router advertisements |
 //! | `sockets.rs`, `readiness.rs`, `resolvers.rs`, `packet.rs` | UNIX sockets in the file system; descriptors in the runtime; the host's resolv.conf; building packets |
 //! | `plan.rs` | the addresses inside |
@@ -38,6 +38,7 @@ mod drain;
 mod engine;
 mod flows;
 mod frames;
+mod gone;
 mod host;
 mod inside;
 mod lan;

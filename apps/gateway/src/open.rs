@@ -20,6 +20,7 @@ use crate::behind::Behind;
 use crate::engine::load::{Measure, System};
 use crate::engine::port::{Source, Turns};
 use crate::engine::queues::Queues;
+use crate::gone::Name;
 use crate::inside::Inside;
 use crate::readiness::register;
 use crate::sockets::{SocketFile, connect_to, listen_at};
@@ -132,6 +133,7 @@ fn write_number(path: &Path) -> io::Result<()> {
 pub struct Caller {
     ready: Option<OwnedFd>,
     exit: Option<OwnedFd>,
+    name: Option<Name>,
     behind: Option<Behind>,
 }
 
@@ -147,7 +149,12 @@ impl Caller {
             write_number(path).map_err(|error| file::at(path, error))?;
         }
         let behind = take("--behind", args.frames.behind)?.map(Behind::leave).transpose()?;
-        Ok(Self { ready: take("--ready-fd", ready)?, exit: take("--exit-fd", exit)?, behind })
+        let name = args.netns.as_ref().filter(|_| args.frames.until_gone);
+        let named = |name: &String| {
+            Name::of(name).map_err(|error| io::Error::new(error.kind(), format!("--netns {name}: {error}")))
+        };
+        let name = name.map(named).transpose()?;
+        Ok(Self { ready: take("--ready-fd", ready)?, exit: take("--exit-fd", exit)?, name, behind })
     }
 
     /// Says that the network is served.
@@ -162,11 +169,25 @@ impl Caller {
         self.behind.take().map_or(Ok(()), Behind::served)
     }
 
-    /// Returns when the other side of the pipe is closed. Never without one.
+    /// Returns when the other side of the pipe is closed, or the namespace has no name any more. Never without either.
     ///
     /// # Errors
     /// The system's, if it cannot be waited for.
     pub async fn exit(&mut self) -> io::Result<()> {
+        let name = self.name.take();
+        let gone = async {
+            match name {
+                Some(name) => name.gone().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            closed = self.closed() => closed,
+            gone = gone => gone,
+        }
+    }
+
+    async fn closed(&mut self) -> io::Result<()> {
         let Some(exit) = self.exit.take() else { return std::future::pending().await };
         let exit = register(exit, Interest::READABLE)?;
         loop {

@@ -105,6 +105,9 @@ pub struct Pasta {
     /// Enter no user namespace, as without --userns
     #[arg(long)]
     netns_only: bool,
+    /// Go on when the process has ended, or the path has gone
+    #[arg(long)]
+    no_netns_quit: bool,
     /// Give the interface its addresses and routes
     #[arg(long)]
     config_net: bool,
@@ -138,6 +141,7 @@ impl Pasta {
             return Ok(Said::Run(words.0));
         };
         words.option("--netns", Some(target));
+        words.flag("--until-gone", !self.no_netns_quit);
         words.option("--userns", self.userns);
         words.flag("--no-config", !self.config_net);
         Ok(if self.common.foreground { Said::Run(words.0) } else { Said::RunBehind(words.0) })
@@ -200,14 +204,18 @@ mod tests {
     fn a_container_engines_line_goes_behind_and_a_command_does_not() {
         assert_eq!(
             run("pasta --config-net -t 127.0.0.1/8080:80,443 -u none -T none -U none --no-map-gw --quiet --netns /run/netns/x"),
-            (true, "--tap --ifname=tap0 --publish=127.0.0.1:8080:80 --publish=127.0.0.1:443 --netns=/run/netns/x".to_owned())
+            (true, "--tap --ifname=tap0 --publish=127.0.0.1:8080:80 --publish=127.0.0.1:443 --netns=/run/netns/x --until-gone".to_owned())
         );
         assert_eq!(
             run("pasta -f --no-map-gw -I eth0 -m 9000 -S a.example 4711"),
-            (false, "--tap --ifname=eth0 --mtu=9000 --search=a.example --netns=4711 --no-config".to_owned())
+            (
+                false,
+                "--tap --ifname=eth0 --mtu=9000 --search=a.example --netns=4711 --until-gone --no-config"
+                    .to_owned()
+            )
         );
         assert_eq!(
-            run("pasta --no-map-gw --netns name"),
+            run("pasta --no-map-gw --no-netns-quit --netns name"),
             (true, "--tap --ifname=tap0 --netns=/run/netns/name --no-config".to_owned())
         );
         let (behind, words) = run("pasta -4 -- curl -sI http://example.org/");
