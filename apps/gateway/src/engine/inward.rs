@@ -1,7 +1,7 @@
 //! Serves published ports of the host: `-p [ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp]`.
 //!
 //! The client's address is preserved: the stack connects to the inside with it as the source, since the inside routes everything to the gateway.
-//! A client on this host appears as the gateway's address, because the inside could not answer a loopback address.
+//! A client at a special address, such as the loopback's, or at one of the network inside appears as the gateway's address, because the inside could not answer it.
 //!
 //! The host's kernel accepts a connection before the gateway connects to the inside, so a port on which nothing listens inside accepts and then resets. Each UDP client has a socket that is closed after [`UDP_IDLE`], or if nothing
 //! listens inside. Bounds: the table of flows; UDP clients (`clients.rs`), and those of them that nobody answers (`credit.rs`): a datagram of one more is dropped.

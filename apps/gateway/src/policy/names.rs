@@ -1,6 +1,6 @@
 //! Records for which names the name server has returned an address.
 //!
-//! Bounds: [`ADDRS_MAX`] addresses with [`NAMES_MAX`] names each. When the table is full, the entry that expires first is removed. It is the first of an ordered set, so an address costs
+//! Bounds: [`ADDRS_MAX`] addresses with [`NAMES_MAX`] names each. When the table is full, the address that expires first is removed; when an address has all its names, the one that was pinned longest ago. It is the first of an ordered set, so an address costs
 //! no look at the others: whoever has a zone decides how many addresses come, and they come on a loop's thread. Lock: one mutex, a leaf.
 //! Tests: below.
 
