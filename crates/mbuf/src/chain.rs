@@ -86,6 +86,39 @@ impl Chain {
         }
     }
 
+    /// Appends all of another chain to one that may become long and wait. Of its views, those of fewer than `small_len` bytes are copied into
+    /// the room behind the last view, or into a new cluster of their size: so many of them hold little more memory than their bytes. Those
+    /// that begin the chain, continue the view before them in its cluster, or are met at the pool's cap, are appended as they are. Clusters
+    /// that are not needed any more go to `freed`, as in [`Chain::take_into_releasing`].
+    ///
+    /// Does not block, beyond short locks.
+    pub fn gather(&mut self, other: Chain, small_len: usize, pool: &Pool, freed: &mut Freed) {
+        for mut mbuf in other {
+            if mbuf.len() >= small_len || self.is_empty() {
+                self.push_back(mbuf);
+            } else if self.links.edit_back(|back| back.try_merge(&mbuf)) == Some(true)
+                || self.copy_in(&mut mbuf, pool)
+            {
+                freed.release(mbuf);
+            } else {
+                self.links.push_back(mbuf);
+            }
+        }
+    }
+
+    /// Appends a copy of `mbuf`. False if the pool has no room for the part that is left in it.
+    fn copy_in(&mut self, mbuf: &mut Mbuf, pool: &Pool) -> bool {
+        let taken = self.links.edit_back(|back| back.try_extend(mbuf)).unwrap_or(0);
+        mbuf.trim_front(taken);
+        if mbuf.is_empty() {
+            return true;
+        }
+        let Ok(mut copy) = pool.alloc(mbuf.len()) else { return false };
+        copy.try_extend(mbuf);
+        self.links.push_back(copy);
+        true
+    }
+
     /// Drops the first `n` bytes; all, if there are fewer.
     pub fn trim_front(&mut self, n: usize) {
         self.consume(n, drop);

@@ -8,7 +8,7 @@ use std::io::IoSlice;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sockeye_mbuf::{Chain, Pool, PoolConfig};
+use sockeye_mbuf::{Chain, Freed, Pool, PoolConfig};
 
 const CHAINS: usize = 3;
 
@@ -52,6 +52,8 @@ enum Op {
     Append(usize),
     /// Appends views of part of another chain, or of itself.
     AppendSlice(usize, Part, Part),
+    /// Appends another chain, of which pieces below this length are copied; it becomes empty.
+    Gather(usize, usize),
     TrimFront(Part),
     /// Trims by more than there is.
     TrimBeyond,
@@ -74,6 +76,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => byte_count().prop_map(Op::PushCopy),
         2 => (0..CHAINS).prop_map(Op::Append),
         4 => (0..CHAINS, part(), part()).prop_map(|(from, off, len)| Op::AppendSlice(from, off, len)),
+        3 => (0..CHAINS, 0..600usize).prop_map(|(from, small_len)| Op::Gather(from, small_len)),
         2 => part().prop_map(Op::TrimFront),
         1 => Just(Op::TrimBeyond),
         2 => part().prop_map(Op::Truncate),
@@ -151,6 +154,12 @@ impl World {
                 self.models[at].extend(model);
             }
             Op::AppendSlice(from, off, len) => self.append_slice(at, from, off, len),
+            Op::Gather(from, small_len) => {
+                let other = std::mem::take(&mut self.chains[from]);
+                let model = std::mem::take(&mut self.models[from]);
+                self.chains[at].gather(other, small_len, &self.pool, &mut Freed::new());
+                self.models[at].extend(model);
+            }
             Op::TrimFront(n) => {
                 self.chains[at].trim_front(n.of(len));
                 self.models[at].drain(..n.of(len));
@@ -309,6 +318,39 @@ fn many_small_writes_fill_ever_larger_clusters() {
     assert!(capacities.contains(&(16 * 1024)), "{capacities:?}");
     assert!(chain.mbuf_count() <= 10, "{capacities:?}");
     assert_eq!(chain.len(), 512 * 128);
+}
+
+#[test]
+fn gathered_pieces_fill_clusters_and_long_ones_keep_theirs() {
+    let pool = pool();
+    let (mut chain, mut freed) = (Chain::new(), Freed::new());
+    for _ in 0..1000 {
+        chain.gather(pool.copy_in(&[1]).unwrap(), 512, &pool, &mut freed);
+        drop(std::mem::take(&mut freed));
+    }
+    assert_eq!((chain.len(), chain.mbuf_count()), (1000, 4));
+    chain.gather(pool.copy_in(&[2; 512]).unwrap(), 512, &pool, &mut freed);
+    assert_eq!((chain.len(), chain.mbuf_count(), freed.count()), (1512, 5, 0));
+    // Pieces that fill half a cluster and more leave no gap.
+    for _ in 0..100 {
+        chain.gather(pool.copy_in(&[3; 200]).unwrap(), 512, &pool, &mut freed);
+    }
+    assert_eq!(chain.len(), 1512 + 20_000);
+    assert!(chain.footprint() < 4 * 320 + 2112 + 20_000 * 320 / 256, "{}", chain.footprint());
+    let whole: Vec<u8> = chain.iter().flatten().copied().collect();
+    assert_eq!(whole, [&[1; 1000][..], &[2; 512], &[3; 20_000]].concat());
+}
+
+#[test]
+fn at_the_cap_gathered_pieces_keep_their_clusters() {
+    let pool = Pool::new(PoolConfig { memory_max: 0, ..PoolConfig::default() });
+    let (mut chain, mut other) = (Chain::new(), Chain::new());
+    chain.extend_from_slice(&pool, &[1; 250]).unwrap();
+    other.extend_from_slice(&pool, b"0123456789").unwrap();
+    let held: Vec<_> = std::iter::from_fn(|| pool.alloc(1).ok()).collect();
+    chain.gather(other, 512, &pool, &mut Freed::new());
+    assert_eq!(chain.iter().collect::<Vec<_>>(), [&[&[1; 250][..], b"012345"].concat()[..], b"6789"]);
+    drop(held);
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod receiving;
 mod reports;
 mod seeded;
 mod sender;
+mod small_segments;
 mod snapshot;
 mod syn_flood;
 mod urgent;

@@ -38,6 +38,8 @@ pub(crate) const BATCH_MAX: usize = 256;
 /// Most items of one connection that are run under one hold of its socket lock: its reader and writer wait
 /// meanwhile.
 pub(crate) const RUN_MAX: usize = 16;
+/// Bytes from which on a piece of received text keeps its cluster: a frame's, which is a few times as long.
+const GATHERED_MAX: usize = 512;
 /// Acknowledged bytes whose views are given up under the socket lock: they are a cluster or two.
 const FEW_BYTES_MAX: u32 = 4096;
 
@@ -246,10 +248,22 @@ pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, 
     let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     so.rcv.nxt += bytes;
     so.rcv.set_cpu(cx.cpu);
-    so.rcv.chain.append(payload.0);
+    append(cx, conn, so, payload);
     reports::arrived(cx, so);
     failpoints::hit(Point::Deliver, failpoints::of_conn(conn));
     wake_readers(cx, conn, so);
+}
+
+/// Puts text behind that which waits for a reader. The window counts bytes, so pieces of a few bytes from outside, of which each has a
+/// cluster, are gathered. On loopback their writer has done that.
+#[inline]
+pub(super) fn append(cx: &mut Context<'_>, conn: &Conn, so: &mut Buffers, payload: Data) {
+    let is_first = so.rcv.chain.is_empty() && payload.0.mbuf_count() <= 1;
+    if is_first || !conn.via.last().is_wire() {
+        so.rcv.chain.append(payload.0);
+    } else {
+        so.rcv.chain.gather(payload.0, GATHERED_MAX, &cx.core.pool, &mut cx.outbox.spares);
+    }
 }
 
 /// Wakes threads, tasks and pollers that wait for bytes, once outside.

@@ -7,7 +7,7 @@
 //! of it. If the lock is held, the segments go into its backlog one by one, in their order.
 //!
 //! Under a hold, segments that continue one another are one step of the protocol (`proto/src/tcp/gro.rs`, `TcpConfig::gro`):
-//! their text goes to `so_rcv` as it comes, in the same mbufs, and the pcb hears of them once. Which segments join is decided
+//! their text goes to `so_rcv` as it comes, and the pcb hears of them once. Which segments join is decided
 //! here and not as frames are parsed, since only the pcb knows whether a segment is the expected one; any other is its own
 //! step.
 //!
@@ -207,7 +207,7 @@ fn arrive(
         return None;
     };
     hold.note_text(&header);
-    so.rcv.chain.append(payload.0);
+    engine::append(cx, conn, so, payload);
     let mut refused = None;
     while !hold.is_full()
         && let Some((header, payload)) = next()
@@ -218,7 +218,7 @@ fn arrive(
         }
         hold.note(&payload);
         hold.note_text(&header);
-        so.rcv.chain.append(payload.0);
+        engine::append(cx, conn, so, payload);
     }
     arrive_joined(cx, pcb, conn, so, &joined);
     refused
