@@ -83,6 +83,15 @@ impl Report {
     }
 }
 
+impl Loss {
+    /// Enters the report of a duplicate, if it counts: only then are the records of its range visited.
+    fn note_duplicate(&mut self, dsack: Option<SackBlock>, mss: u32, report: &mut Report) {
+        report.dsack = dsack.filter(|dsack| self.stats.take_duplicate(*dsack, mss, &mut report.count));
+        let is_once = |dsack: SackBlock| self.records.is_sent_once(dsack.start, dsack.end);
+        report.was_sent_once = report.dsack.is_some_and(is_once);
+    }
+}
+
 impl<P: Payload> Pcb<P> {
     /// True if sent data is recorded, because there may be losses.
     pub(in crate::tcp) fn keeps_records(&self) -> bool {
@@ -182,8 +191,8 @@ impl<P: Payload> Pcb<P> {
         let has_blocks = self.sack_ok && !sack.is_empty();
         let told = has_blocks.then(|| sorted(sack.as_slice(), una, self.snd_max, self.max_snd_wnd));
         let (dsack, blocks) = told.unwrap_or_default();
-        let was_sent_once = dsack.is_some_and(|dsack| loss.records.is_sent_once(dsack.start, dsack.end));
-        let mut report = Report { acked, flight, was_sent_once, ..Report::default() };
+        let mut report = Report { acked, flight, ..Report::default() };
+        loss.note_duplicate(dsack, mss, &mut report);
         let (mut twice_count, undone_at) = (loss.twice_count, loss.undone_at(now));
         let (repeated_until, recover) = (loss.repeated_until, loss.frto.map(|frto| frto.recover));
         let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
@@ -230,7 +239,6 @@ impl<P: Payload> Pcb<P> {
             loss.rack.measure_reordering(una, mss);
             loss.rack.keep_round_trip(acked_round_trip);
             report.sacked = loss.records.sacked() - before;
-            report.dsack = dsack.filter(|dsack| loss.stats.take_duplicate(*dsack, mss, &mut report.count));
         }
         loss.twice_count = twice_count;
         loss.rack.on_ack(una, loss.records.counts().sacked);
@@ -286,9 +294,7 @@ impl<P: Payload> Pcb<P> {
         let found = if looks { self.find_losses(&mut loss, now) } else { Detection::NOTHING };
         let (lost, told) =
             if self.sack_ok { (found.lost, 0) } else { self.judge_duplicates(&mut loss, report, phase) };
-        // A lost probe does not count as a repetition that is lost again.
-        let loses_repeats = found.lost_again.is_some_and(|end| end.at_or_before(loss.repeated_until));
-        let begins = self.begins_recovery(&loss, loses_repeats) || self.begins_anew(&loss, phase, sign, now);
+        let begins = self.begins_repair(&mut loss, &found, (phase, sign), now);
         if ends_recovery && !begins {
             let paces = self.tuning.pacing != PacingMode::Off;
             self.cc.on_recovery_end(self.flight(), u32::from(self.mss), paces);
@@ -357,8 +363,8 @@ impl<P: Payload> Pcb<P> {
         }
         if found.lost > 0 && loss.twice_count > 0 {
             // A probe marked lost is no longer in flight.
-            let out = loss.records.repeated_count(loss.repeated_until, loss.undone_at(now));
-            loss.twice_count = loss.twice_count.min(out);
+            let undone_at = loss.undone_at(now);
+            loss.twice_count = loss.records.repeated_up_to(loss.twice_count, loss.repeated_until, undone_at);
         }
         loss.rate.on_lost(found.lost);
         found
@@ -375,9 +381,22 @@ impl<P: Payload> Pcb<P> {
         may_begin && loss.records.lost() > 0
     }
 
+    /// Whether fast recovery begins, or another one: after a report in phase `was` that has `found` losses, or shown by `sign` that there were none.
+    fn begins_repair(
+        &self,
+        loss: &mut Loss,
+        found: &Detection,
+        (was, sign): (Phase, Option<Sign>),
+        now: Instant,
+    ) -> bool {
+        // A lost probe does not count as a repetition that is lost again.
+        let loses_repeats = found.lost_again.is_some_and(|end| end.at_or_before(loss.repeated_until));
+        self.begins_recovery(loss, loses_repeats) || self.begins_anew(loss, was, sign, now)
+    }
+
     /// Whether another recovery begins: the recovery of phase `was` has ended and was not undone, and something that it has retransmitted is still in
     /// flight.
-    fn begins_anew(&self, loss: &Loss, was: Phase, sign: Option<Sign>, now: Instant) -> bool {
+    fn begins_anew(&self, loss: &mut Loss, was: Phase, sign: Option<Sign>, now: Instant) -> bool {
         let has_ended = was != Phase::Open && self.recovery.phase() == Phase::Open;
         has_ended && sign.is_none() && loss.has_repairs_out(now)
     }

@@ -328,9 +328,10 @@ impl Loss {
     /// the repair: a second sign of congestion, which begins another repair (RFC 6675 section 5;
     /// `tcp_fastretrans_alert`).
     #[cold]
-    fn has_repairs_out(&self, now: Instant) -> bool {
-        let count = |at| self.records.repeated_count(self.repeated_until, at);
-        count(now) > count(self.undone_at(now))
+    fn has_repairs_out(&mut self, now: Instant) -> bool {
+        let undone_at = self.undone_at(now);
+        let mut count = |at| self.records.repeated_count(self.repeated_until, at);
+        count(now) > count(undone_at)
     }
 
     /// True if a retransmission other than a probe is outstanding, or if the first segment was retransmitted

@@ -4,8 +4,10 @@
 //! CVE-2019-11477 and CVE-2019-11478 (SACK blocks that cut the scoreboard to pieces) and of CVE-2018-5390 (tiny
 //! segments out of order).
 
+use super::super::info::CaState;
 use super::super::loss::stats::LossStats;
 use super::super::sack::SackBlock;
+use super::super::segment::Timestamps;
 use super::super::settings::Settings;
 use super::script::{ACK, IRS, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, Rng, World, pattern};
@@ -30,9 +32,9 @@ fn good_steps() -> u64 {
 }
 
 /// A large flight of small segments, each sent at a time of its own.
-fn large_flight() -> Script {
-    let mut t =
-        Script::established(&Settings { sack: true, nodelay: true, slow_start_after_idle: false, ..plain() });
+fn large_flight(timestamps: bool) -> Script {
+    let s = Settings { sack: true, nodelay: true, slow_start_after_idle: false, timestamps, ..plain() };
+    let mut t = Script::established(&s);
     for _ in 0..8 {
         t.write(u32::from(WND));
         t.now = t.now + ms(10);
@@ -74,31 +76,62 @@ fn flood(t: &mut Script, count: u64, mut blocks: impl FnMut(u64, u32) -> [(u32, 
 #[test]
 fn floods_of_blocks_cost_at_most_ten_times_an_ordinary_acknowledgment() {
     let good = good_steps();
-    let mut t = large_flight();
+    let mut t = large_flight(false);
     let tiny = flood(&mut t, 5_000, |i, flight| {
         let at = |n: u64| (i * 8 + n * 2) as u32 % flight.max(2);
         [0, 1, 2, 3].map(|n| (at(n), at(n) + 1))
     });
-    let mut t = large_flight();
+    let mut t = large_flight(false);
     let backwards = flood(&mut t, 5_000, |i, flight| {
         let at = |n: u64| flight.saturating_sub(((i * 4 + n) * 3) as u32 % flight.max(1)).max(2);
         [0, 1, 2, 3].map(|n| (at(n) - 2, at(n) - 1))
     });
     let mut rng = Rng::new(7);
-    let mut t = large_flight();
+    let mut t = large_flight(false);
     let random = flood(&mut t, 5_000, |_, flight| {
         [0; 4].map(|_| {
             let from = rng.below(u64::from(flight.max(2))) as u32;
             (from, from + 1 + rng.below(3000) as u32)
         })
     });
-    let mut t = large_flight();
+    let mut t = large_flight(false);
     let repeated = flood(&mut t, 5_000, |_, flight| [(1, flight), (1, flight), (1, flight), (1, flight)]);
     for (name, cost) in [("tiny", tiny), ("backwards", backwards), ("random", random), ("repeated", repeated)]
     {
         println!("{name}: {cost} steps a segment, ordinary {good}");
         assert!(cost <= 10 * good, "{name}: {cost} steps a segment, an ordinary one {good}");
     }
+}
+
+#[test]
+fn duplicates_of_a_whole_flight_that_never_were_cost_no_more() {
+    let good = good_steps();
+    let mut t = large_flight(false);
+    let cost = flood(&mut t, 5_000, |_, flight| [(u32::MAX, flight), (0, 0), (0, 0), (0, 0)]);
+    assert!(cost <= 10 * good, "{cost} steps a segment, an ordinary one {good}");
+}
+
+#[test]
+fn echoes_from_before_the_repetitions_in_flight_cost_no_more() {
+    let good = good_steps();
+    let mut t = large_flight(true);
+    let old = t.timestamp();
+    // Ten segments are missing, and are repeated as one. Thousands are in flight behind them.
+    let _ = flood(&mut t, 100, |i, _| {
+        let from = (10 + i as u32) * SMALL;
+        [(from, from + SMALL), (0, 0), (0, 0), (0, 0)]
+    });
+    let _ = t.wait(ms(20));
+    assert!(t.pcb.loss_stats().rexmt_fast > 0);
+    let before = steps(&t);
+    for _ in 0..50 {
+        let mut header = t.ack_of(2, WND);
+        header.options.timestamps = Some(Timestamps { val: 200, ecr: old });
+        let _ = t.input(header, &[]);
+        assert_eq!((t.pcb.info(0, t.now).ca_state, t.pcb.loss_stats().undo_count), (CaState::Recovery, 0));
+    }
+    let cost = (steps(&t) - before) / 50;
+    assert!(cost <= 10 * good, "{cost} steps a segment, an ordinary one {good}");
 }
 
 #[test]

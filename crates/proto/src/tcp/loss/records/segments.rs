@@ -83,17 +83,42 @@ impl Records {
         self.split(end);
     }
 
-    /// Whether something from `start` to `end` is in flight, and none of it was retransmitted.
-    pub fn is_sent_once(&self, start: SeqNum, end: SeqNum) -> bool {
-        let mut over = self.list.iter().skip(self.find(start)).take_while(|record| record.start.before(end));
-        over.next().is_some_and(|first| !first.repeated) && over.all(|record| !record.repeated)
+    /// Whether something from `start` to `end` is in flight, and none of it was retransmitted. Visits the records up to
+    /// the first that was.
+    pub fn is_sent_once(&mut self, start: SeqNum, end: SeqNum) -> bool {
+        let mut at = self.find(start);
+        let mut is_any = false;
+        while let Some(record) = self.list.get(at).copied().filter(|record| record.start.before(end)) {
+            self.step(1);
+            if record.repeated {
+                return false;
+            }
+            (is_any, at) = (true, at + 1);
+        }
+        is_any
     }
 
     /// Number of segments up to `until` that were retransmitted before `at`, and about which nothing is known. Visits
     /// every record.
-    pub fn repeated_count(&self, until: SeqNum, at: Instant) -> u32 {
-        let repeats = self.repeats().filter(|record| record.sent_at < at);
-        repeats.filter(|record| !record.end.after(until)).map(|record| record.count).sum()
+    pub fn repeated_count(&mut self, until: SeqNum, at: Instant) -> u32 {
+        self.step(self.list.len() as u64);
+        self.list.iter().filter(|record| is_repeat(record, until, at)).map(|record| record.count).sum()
+    }
+
+    /// The same, but at most `most`: ends there. Of many records, the first [`LOOKED_AT_MAX`] count.
+    pub fn repeated_up_to(&mut self, most: u32, until: SeqNum, at: Instant) -> u32 {
+        let (mut count, mut visited) = (0, 0);
+        for record in self.list.iter().take(LOOKED_AT_MAX) {
+            visited += 1;
+            if is_repeat(record, until, at) {
+                count += record.count;
+            }
+            if count >= most {
+                break;
+            }
+        }
+        self.step(visited);
+        count.min(most)
     }
 
     /// Number of segments from `seq` on, where new data was sent; of many records, the last [`LOOKED_AT_MAX`] count.
@@ -102,8 +127,9 @@ impl Records {
         latest.take_while(|record| !record.start.before(seq)).map(|record| record.count).sum()
     }
 
-    /// The bytes of these.
-    pub fn repeated_len(&self, until: SeqNum) -> u32 {
+    /// Bytes up to `until` that were retransmitted and about which nothing is known. Visits every record.
+    pub fn repeated_len(&mut self, until: SeqNum) -> u32 {
+        self.step(self.list.len() as u64);
         self.repeats().filter(|record| !record.end.after(until)).map(Record::len).sum()
     }
 
@@ -275,4 +301,10 @@ impl Records {
             self.lose(at);
         }
     }
+}
+
+/// Whether `record` was retransmitted before `at`, nothing is known about it, and it ends by `until`.
+fn is_repeat(record: &Record, until: SeqNum, at: Instant) -> bool {
+    let is_out = record.repeated && record.fate == Fate::Flying;
+    is_out && record.sent_at < at && !record.end.after(until)
 }

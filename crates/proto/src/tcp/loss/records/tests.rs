@@ -365,6 +365,9 @@ fn what_was_sent_again_and_is_out_is_counted_up_to_a_number() {
     for (until, count) in [(0, 0), (100, 1), (300, 1), (399, 1), (400, 2), (1000, 2)] {
         assert_eq!(records.repeated_len(seq(until)), 100 * count, "{until}");
         assert_eq!(records.repeated_count(seq(until), at(32)), count, "{until}");
+        for most in 0..3 {
+            assert_eq!(records.repeated_up_to(most, seq(until), at(32)), count.min(most), "{until}");
+        }
     }
     for (before, count) in [(30, 0), (31, 1), (32, 2)] {
         assert_eq!(records.repeated_count(seq(1000), at(before)), count, "{before}");
