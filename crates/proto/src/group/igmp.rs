@@ -29,7 +29,7 @@ pub enum Refusal {
     Malformed,
     /// Its checksum is wrong.
     Checksum,
-    /// It has come from behind a router, or from an address that is not of the link (MLD).
+    /// It may have come from behind a router: by its hop limit, its destination (IGMP), or its source (MLD).
     OffLink,
     /// It names an address that is no group.
     Group,
@@ -41,12 +41,16 @@ const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
 
-/// Reads a message.
+/// Reads a message of a packet to `dst`. All have a TTL of 1 (RFC 3376 section 4). A sender behind routers can choose one of which 1 is left here, but they
+/// forward no packet to a group of the link, so a message to one host is refused, too.
 ///
 /// # Errors
 /// See [`Refusal`].
-pub fn parse(bytes: &[u8]) -> Result<Message, Refusal> {
+pub fn parse(dst: Ipv4Addr, ttl: u8, bytes: &[u8]) -> Result<Message, Refusal> {
     let packet = IgmpPacket::new_checked(bytes).map_err(|_| Refusal::Malformed)?;
+    if ttl != 1 || !dst.is_multicast() {
+        return Err(Refusal::OffLink);
+    }
     if !Sum::of(bytes).is_valid() {
         return Err(Refusal::Checksum);
     }

@@ -9,6 +9,7 @@ use smoltcp::wire::{Icmpv6Packet, Icmpv6Repr, IgmpPacket, IgmpRepr, Ipv4Packet, 
 
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 2, 3));
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 2, 4));
+const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, 7);
 
 fn at(millis: u64) -> Instant {
@@ -159,7 +160,7 @@ fn v4_body(mut body: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn igmp_queries_are_distinguished_by_length_and_code() {
-    let level = |body| match igmp::parse(&v4_body(body)) {
+    let level = |body| match igmp::parse(ALL_HOSTS, 1, &v4_body(body)) {
         Ok(Message::Query(query)) => Some((query.level, query.max_response.as_millis())),
         _ => None,
     };
@@ -169,10 +170,19 @@ fn igmp_queries_are_distinguished_by_length_and_code() {
     assert_eq!(level(vec![0x11, 100, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     assert_eq!(level(vec![0x11, 100, 0, 0, 10, 0, 0, 1]), None);
     let report = v4_body(vec![0x16, 0, 0, 0, 239, 1, 2, 3]);
-    assert_eq!(igmp::parse(&report), Ok(Message::Report(GROUP)));
+    assert_eq!(igmp::parse(ALL_HOSTS, 1, &report), Ok(Message::Report(GROUP)));
     let mut damaged = report;
     damaged[7] ^= 1;
-    assert_eq!(igmp::parse(&damaged), Err(igmp::Refusal::Checksum));
+    assert_eq!(igmp::parse(ALL_HOSTS, 1, &damaged), Err(igmp::Refusal::Checksum));
+}
+
+#[test]
+fn igmp_messages_from_behind_a_router_are_refused() {
+    let query = v4_body(vec![0x11, 0, 0, 0, 0, 0, 0, 0]);
+    let Ok(Message::Query(_)) = igmp::parse(ALL_HOSTS, 1, &query) else { panic!("it is a query") };
+    for (dst, ttl) in [(ALL_HOSTS, 0), (ALL_HOSTS, 2), (ALL_HOSTS, 64), (Ipv4Addr::new(10, 0, 0, 1), 1)] {
+        assert_eq!(igmp::parse(dst, ttl, &query), Err(igmp::Refusal::OffLink), "{dst} {ttl}");
+    }
 }
 
 #[test]
@@ -237,11 +247,11 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..64), kind: u8) {
         let (src, dst): (Ipv6Addr, _) = ("fe80::1".parse().unwrap(), crate::ndp::ALL_NODES);
-        let _ = (igmp::parse(&bytes), mld::parse(src, dst, 1, &bytes));
+        let _ = (igmp::parse(ALL_HOSTS, 1, &bytes), mld::parse(src, dst, 1, &bytes));
         if bytes.len() >= 8 {
             bytes[0] = kind;
             bytes[2..4].fill(0);
-            let _ = igmp::parse(&v4_body(bytes.clone()));
+            let _ = igmp::parse(ALL_HOSTS, 1, &v4_body(bytes.clone()));
             bytes[0] = [130, 131, 132, 143][usize::from(kind % 4)];
             bytes[2..4].fill(0);
             crate::ndp::wire::seal_checksum(src, dst, &mut bytes).unwrap();

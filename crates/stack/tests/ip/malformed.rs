@@ -423,7 +423,9 @@ fn malformed_neighbor_discovery_and_group_messages_are_counted_by_reason() {
     let mld = |src, hop_limit, body| {
         framed(IPV6, &summed(between(src, "ff02::1"), PROTOCOL_ICMPV6, hop_limit, body, 2))
     };
-    let igmp = |body| framed(IPV4, &summed(between("10.9.0.2", "224.0.0.1"), IGMP, 1, body, 2));
+    let igmp_to = |dst, ttl, body| framed(IPV4, &summed(between("10.9.0.2", dst), IGMP, ttl, body, 2));
+    let igmp = |body| igmp_to("224.0.0.1", 1, body);
+    let oldest = || vec![0x11, 0, 0, 0, 0, 0, 0, 0];
     let mld_refused = |why| format!("{ICMP} {}", group(why));
     let igmp_refused = |why| format!("{IP} {}", group(why));
     check(
@@ -457,6 +459,8 @@ fn malformed_neighbor_discovery_and_group_messages_are_counted_by_reason() {
             ),
             row("a query for a host", igmp_refused("bad_group"), igmp(vec![0x11, 9, 0, 0, 10, 9, 0, 1])),
             row("a report of a host", igmp_refused("bad_group"), igmp(vec![0x16, 0, 0, 0, 10, 9, 0, 1])),
+            row("from behind a router", igmp_refused("off_link"), igmp_to("224.0.0.1", 64, oldest())),
+            row("to us alone", igmp_refused("off_link"), igmp_to("10.9.0.1", 1, oldest())),
             row(
                 "a checksum",
                 igmp_refused("bad_checksum"),

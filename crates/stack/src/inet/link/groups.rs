@@ -131,7 +131,7 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
     let (bytes, len) = received.first::<{ ndp::MESSAGE_MAX }>();
     let bytes = &bytes[..len];
     let message = match received.header.addresses {
-        ip::Addresses::V4 { .. } => igmp::parse(bytes),
+        ip::Addresses::V4 { dst, .. } => igmp::parse(dst, received.header.hop_limit, bytes),
         ip::Addresses::V6 { src, dst } => mld::parse(src, dst, received.header.hop_limit, bytes),
     };
     let message = match message {
