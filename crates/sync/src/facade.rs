@@ -65,9 +65,11 @@ pub mod unmodelled {
     #[cfg(loom)]
     pub use super::lock::Mutex;
     #[cfg(not(loom))]
-    pub use super::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
+    pub use super::{
+        Arc, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering,
+    };
     #[cfg(loom)]
-    pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    pub use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
     #[cfg(loom)]
     pub use std::sync::{Arc, OnceLock};
     pub use std::thread_local;

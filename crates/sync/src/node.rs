@@ -77,12 +77,12 @@ impl<T> Node<T> {
     }
 }
 
-/// Turns a list, newest first, into one with the oldest first.
+/// Turns a list, newest first, into one with the oldest first. Returns how many nodes it has, too.
 ///
 /// # Safety
 /// The caller owns every node of the list.
-pub(crate) unsafe fn reverse<T>(mut newest: *mut Node<T>) -> *mut Node<T> {
-    let mut oldest = ptr::null_mut();
+pub(crate) unsafe fn reverse<T>(mut newest: *mut Node<T>) -> (*mut Node<T>, usize) {
+    let (mut oldest, mut count) = (ptr::null_mut(), 0);
     while !newest.is_null() {
         // SAFETY: part of the list, which the caller owns.
         let older = unsafe { Node::next(newest) };
@@ -90,8 +90,9 @@ pub(crate) unsafe fn reverse<T>(mut newest: *mut Node<T>) -> *mut Node<T> {
         unsafe { Node::link(newest, oldest) };
         oldest = newest;
         newest = older;
+        count += 1;
     }
-    oldest
+    (oldest, count)
 }
 
 /// Items taken from a queue, oldest first: an owning iterator.

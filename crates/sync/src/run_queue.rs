@@ -58,7 +58,7 @@ impl<T> RunQueue<T> {
             self.word.swap(ptr::null_mut(), Ordering::Acquire)
         };
         // SAFETY: the exchange made the list ours.
-        let oldest = unsafe { reverse(newest) };
+        let (oldest, _) = unsafe { reverse(newest) };
         // SAFETY: as above; items are all that is ever pushed here.
         unsafe { Batch::from_list(oldest) }
     }

@@ -85,7 +85,9 @@
 //! # Two locks
 //! A thread that holds one may *try* another, and waits for none while it holds two. Then no circle of waiting threads can close.
 //!
-//! The backlog has no bound of its own. Each item has one: a notification is in it once, packets are charged to a pool.
+//! # Bound
+//! The lock takes every item. A thread whose item may be dropped looks at [`SocketLock::backlog_len`] first: it counts the items that were
+//! left and not taken, and runners have taken no more than there were once.
 //!
 //! Does not depend on the type of items. Tests: `socket_lock/tests.rs`, `tests/loom/socket_lock.rs`.
 
@@ -96,7 +98,8 @@ mod tests;
 use core::fmt;
 use core::ptr;
 
-use crate::facade::{AtomicPtr, Futex, LockWord, Ordering, UnsafeCell, spin_loop, thread};
+use crate::facade::unmodelled::AtomicU16;
+use crate::facade::{AtomicPtr, Futex, Ordering, ShortLockWord, UnsafeCell, spin_loop, thread};
 use crate::node::{Batch, Node};
 
 use guards::Inner;
@@ -108,7 +111,9 @@ pub use guards::{Backlog, Locked, Section};
 #[repr(C)]
 pub struct SocketLock<T, I> {
     /// (a)
-    word: LockWord,
+    word: ShortLockWord,
+    /// (a) Items in `backlog`, and those about to be.
+    len: AtomicU16,
     /// (a) Whether an unlock has to wake.
     parked: Futex,
     /// (a) The arrived nodes, newest first; [`closed`] once the lock is dead.
@@ -149,7 +154,7 @@ enum Insisted {
     /// The caller is the holder.
     Locked,
     /// It is held, in this way, and its holder will find the caller's write.
-    Held(u32),
+    Held(u16),
 }
 
 /// A runner has left items behind: *now* see to it that a thread calls [`SocketLock::take_over`]. It may find nothing.
@@ -161,7 +166,8 @@ impl<T, I> SocketLock<T, I> {
     /// A free lock.
     pub fn new(value: T) -> Self {
         Self {
-            word: LockWord::new(FREE),
+            word: ShortLockWord::new(FREE),
+            len: AtomicU16::new(0),
             parked: Futex::new(NO_SLEEPER),
             backlog: AtomicPtr::new(ptr::null_mut()),
             inner: UnsafeCell::new(Inner::new(value)),
@@ -225,6 +231,8 @@ impl<T, I> SocketLock<T, I> {
     #[inline]
     pub fn leave(&self, item: I) -> Left<I> {
         let node = Node::boxed(item);
+        // Before the push, so that it is never taken off before it was added. Relaxed: see `backlog_len`.
+        self.len.fetch_add(1, Ordering::Relaxed);
         // Relaxed: the exchange looks again.
         let mut seen = self.backlog.load(Ordering::Relaxed);
         loop {
@@ -315,6 +323,14 @@ impl<T, I> SocketLock<T, I> {
         !seen.is_null() && seen != closed()
     }
 
+    /// Items that were left and that no runner has taken, and those about to be left; modulo 65,536. True the moment it was looked at. A dead
+    /// lock counts what it has refused.
+    #[inline]
+    pub fn backlog_len(&self) -> usize {
+        // Relaxed: a hint; additions and subtractions of one word lose nothing, and nothing is read on the strength of it.
+        self.len.load(Ordering::Relaxed).into()
+    }
+
     /// Whether the lock is dead.
     #[inline]
     pub fn is_dead(&self) -> bool {
@@ -348,13 +364,13 @@ impl<T, I> SocketLock<T, I> {
 
     #[inline]
     #[cfg_attr(feature = "count", track_caller)]
-    fn acquire(&self, holder: u32) -> bool {
+    fn acquire(&self, holder: u16) -> bool {
         acquire(&self.word, holder)
     }
 
     #[cold]
     #[inline(never)]
-    fn acquire_contended(&self, holder: u32) {
+    fn acquire_contended(&self, holder: u16) {
         for round in 0..PAUSE_ROUNDS + YIELDS {
             if round < PAUSE_ROUNDS {
                 (0..2u32 << round).for_each(|_| spin_loop());
@@ -376,7 +392,7 @@ impl<T, I> SocketLock<T, I> {
 
     /// One attempt to lock, after the caller has written something for holders to find: if the lock is held, its holder looks. Never
     /// blocks.
-    fn insist(&self, holder: u32) -> Insisted {
+    fn insist(&self, holder: u16) -> Insisted {
         // Relaxed: the exchange looks again.
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
@@ -458,7 +474,7 @@ impl<T, I> fmt::Debug for SocketLock<T, I> {
 /// One attempt.
 #[inline]
 #[cfg_attr(feature = "count", track_caller)]
-fn acquire(word: &LockWord, holder: u32) -> bool {
+fn acquire(word: &ShortLockWord, holder: u16) -> bool {
     // Acquire: with the release of the unlock before.
     word.compare_exchange(FREE, holder, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
@@ -468,13 +484,13 @@ fn closed<I>() -> *mut Node<I> {
     ptr::without_provenance_mut(1)
 }
 
-const FREE: u32 = 0;
-const SECTION: u32 = 1;
-const RUN: u32 = 2;
+const FREE: u16 = 0;
+const SECTION: u16 = 1;
+const RUN: u16 = 2;
 /// The bits that say which of the two it is.
-const HOLDER: u32 = SECTION | RUN;
+const HOLDER: u16 = SECTION | RUN;
 /// The unlock has something to look for.
-const MARK: u32 = 4;
+const MARK: u16 = 4;
 const NO_SLEEPER: u32 = 0;
 const SLEEPER: u32 = 1;
 

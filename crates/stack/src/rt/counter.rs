@@ -59,12 +59,14 @@ pub const WORKER_WAKES_NEEDLESS: usize = 55;
 pub const ICMP_OUT_OF_WINDOW: usize = 56;
 /// Entries of the timer wheel that were taken out because they did not count any more.
 pub const TIMERS_PURGED: usize = 57;
+/// Segments and reports that found the backlog of their connection's lock full.
+pub const BACKLOG_DROPS: usize = 58;
 /// The last two count remote-free lists, which only stacks with the feature `experiments` have.
 #[cfg(feature = "experiments")]
-pub const RX_FREE_KICKS: usize = 58;
+pub const RX_FREE_KICKS: usize = 59;
 #[cfg(feature = "experiments")]
-pub const RX_FREE_FLUSHES: usize = 59;
-pub const COUNT: usize = 60;
+pub const RX_FREE_FLUSHES: usize = 60;
+pub const COUNT: usize = 61;
 /// Counters that `Stack::counters` shows.
 pub const SHOWN_COUNT: usize = if cfg!(feature = "experiments") { COUNT } else { COUNT - 2 };
 
@@ -127,12 +129,13 @@ pub const NAMES: [&str; COUNT] = [
     "worker_wakes_needless",
     "icmp_out_of_window",
     "timers_purged",
+    "backlog_drops",
     "rx_free_kicks",
     "rx_free_flushes",
 ];
 
 /// Their names in the kernel's MIB, where it has the same (RFC 4022, and Linux's TcpExt).
-pub const MIB: [(usize, &str); 19] = [
+pub const MIB: [(usize, &str); 20] = [
     (SEGMENTS_IN, "TcpInSegs"),
     (SEGMENTS_OUT, "TcpOutSegs"),
     (ACTIVE_OPENS, "TcpActiveOpens"),
@@ -152,4 +155,5 @@ pub const MIB: [(usize, &str); 19] = [
     (FASTOPEN_BLACKHOLE, "TcpExtTCPFastOpenBlackhole"),
     (OFO_PRUNED, "TcpExtOfoPruned"),
     (ICMP_OUT_OF_WINDOW, "TcpExtOutOfWindowIcmps"),
+    (BACKLOG_DROPS, "TcpExtTCPBacklogDrop"),
 ];

@@ -19,7 +19,8 @@ mod lock;
 pub use arc::{Arc, Weak, unsize};
 pub(super) use atomic::raw;
 pub use atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, LockWord, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, LockWord, Ordering,
+    ShortLockWord, fence,
 };
 pub use cell::{OnceLock, UnsafeCell};
 // A type of its own for the model's sake: see there.

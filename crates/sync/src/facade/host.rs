@@ -11,8 +11,8 @@ pub use std::hint::spin_loop;
 pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-// A type of its own where writes are counted: see there.
-pub use std::sync::atomic::AtomicU32 as LockWord;
+// Types of their own where writes are counted: see there.
+pub use std::sync::atomic::{AtomicU16 as ShortLockWord, AtomicU32 as LockWord};
 pub use std::sync::{Arc, OnceLock, Weak};
 pub use std::thread;
 pub use std::thread_local;

@@ -15,9 +15,9 @@ use std::time::Instant;
 pub use loom::cell::UnsafeCell;
 pub use loom::hint::spin_loop;
 pub use loom::sync::Arc;
-// A type of its own where writes are counted: see there.
-pub use loom::sync::atomic::AtomicU32 as LockWord;
 pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+// Types of their own where writes are counted: see there.
+pub use loom::sync::atomic::{AtomicU16 as ShortLockWord, AtomicU32 as LockWord};
 pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 /// As a fence of its own, which the pair amounts to.

@@ -180,7 +180,10 @@ impl<T, I> Backlog<'_, T, I> {
             // Acquire: the nodes' contents, with the release of every push.
             let arrived = self.of.backlog.swap(ptr::null_mut(), Ordering::Acquire);
             // SAFETY: the exchange made the list ours.
-            *self.kept = unsafe { reverse(arrived) };
+            let (oldest, count) = unsafe { reverse(arrived) };
+            *self.kept = oldest;
+            // Relaxed, and truncated: see `SocketLock::backlog_len`.
+            self.of.len.fetch_sub(count as u16, Ordering::Relaxed);
         }
         let node = *self.kept;
         // SAFETY: in the list that belongs to the runner, and not empty.

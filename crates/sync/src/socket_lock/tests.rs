@@ -280,6 +280,26 @@ fn items_of_many_threads_run_once_under_the_lock() {
 }
 
 #[test]
+fn items_count_until_a_runner_takes_them() {
+    let lock: SocketLock<(), u32> = SocketLock::new(());
+    let section = lock.lock();
+    assert_eq!((0..5).map(|item| lock.leave(item)).filter(|left| *left == Left::First).count(), 1);
+    drop(section);
+    assert_eq!(lock.backlog_len(), 5);
+    let mut locked = lock.look().unwrap();
+    assert_eq!(
+        (lock.backlog_len(), locked.pop(), lock.backlog_len()),
+        (5, Some(0), 0),
+        "all are taken at once"
+    );
+    locked.push(5);
+    assert_eq!(lock.backlog_len(), 1);
+    assert_eq!(std::iter::from_fn(|| locked.pop()).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(lock.backlog_len(), 0);
+    assert!(locked.run().is_ok());
+}
+
+#[test]
 fn a_socket_lock_adds_24_bytes() {
     assert_eq!(size_of::<SocketLock<u64, Arc<()>>>(), 32);
     assert_eq!(size_of::<Locked<'_, u64, Arc<()>>>(), 8);

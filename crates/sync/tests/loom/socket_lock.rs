@@ -70,6 +70,7 @@ impl Signal {
 fn assert_ran(lock: &Lock, threads_count: usize, items_count: usize) {
     let locked = lock.try_enter().expect("all threads have let go");
     assert!(!locked.has_backlog(), "an item was left behind");
+    assert_eq!(lock.backlog_len(), 0);
     assert_eq!(locked.len(), threads_count * items_count);
     for own in 0..threads_count {
         let numbers = locked.iter().filter(|item| item.0 == own).map(|item| item.1);

@@ -23,7 +23,9 @@
 //! backlog, or run first under a lock that is held all the time, before the second thread has the sender's lock. The backlog
 //! keeps the order from there.
 //!
-//! Tests: `emit.rs`, `tests/suite`; the order in `crates/sync/tests/loom/socket_lock.rs`.
+//! Tests: at the end, `emit.rs`, `tests/suite`; the order in `crates/sync/tests/loom/socket_lock.rs`.
+
+use std::hint::cold_path;
 
 use sockeye_sync::facade::Arc;
 use sockeye_sync::socket_lock::{HandedOff, Left, Turn};
@@ -35,8 +37,17 @@ use super::{Conn, Locked, Work, contain};
 use crate::rt::counter;
 use crate::tcp::Core;
 
-/// Runs `work`, or leaves it to the thread that runs the connection's items. With no lock held.
+/// Items in the backlog of a connection from which on none from outside is left there, while another thread has the lock. They are not bounded
+/// otherwise: not all have a payload, which packet memory would bound.
+const BACKLOG_MAX: usize = 4096;
+
+/// Runs `work`, or leaves it to the thread that runs the connection's items. With no lock held. What has come from outside is dropped where that
+/// thread is far behind: the peer sends it again. What this process sends itself is not.
 pub(crate) fn bring(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
+    if conn.so.backlog_len() >= BACKLOG_MAX && conn.so.looks_held() && is_dropped(conn, &work) {
+        cold_path();
+        return cx.core.count(counter::BACKLOG_DROPS);
+    }
     match conn.so.try_run(work) {
         Turn::Mine(locked, work) => {
             cx.core.count(counter::ENTERED);
@@ -48,6 +59,14 @@ pub(crate) fn bring(cx: &mut Context<'_>, conn: &Arc<Conn>, work: Work) {
         }
         Turn::Left(Left::Behind) => cx.core.count(counter::QUEUED),
         Turn::Left(Left::Dead(_)) => cx.core.count(counter::SEGMENTS_LOST),
+    }
+}
+
+/// Whether it may be dropped.
+fn is_dropped(conn: &Conn, work: &Work) -> bool {
+    match work {
+        Work::Segment(..) | Work::Rare(..) | Work::Undelivered(..) => conn.via.last().is_wire(),
+        Work::Notify | Work::Uncork(_) => false,
     }
 }
 
@@ -165,4 +184,56 @@ fn run_held(cx: &mut Context<'_>, conn: &Arc<Conn>, locked: &mut Locked<'_>, fir
         ran
     });
     ran.unwrap_or(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use sockeye_netif::{WireConfig, wire};
+    use sockeye_proto::tcp::segment::{Flags, Header};
+
+    use super::*;
+    use crate::base::payload::Data;
+    use crate::inet::input::Packet;
+    use crate::tcp::conn::run;
+    use crate::{Config, Stack, TcpListener, TcpStream};
+
+    fn stack() -> Stack {
+        Stack::new(Config { workers: 1, ..Config::default() }).unwrap()
+    }
+
+    #[test]
+    fn acknowledgments_that_a_busy_thread_leaves_waiting_are_dropped_from_a_number_on() {
+        let (ours, theirs) = (stack(), stack());
+        let (here, there) = wire(&WireConfig::default()).unwrap();
+        ours.attach(here, &["10.9.0.1/24".parse().unwrap()]).unwrap();
+        theirs.attach(there, &["10.9.0.2/24".parse().unwrap()]).unwrap();
+        let listener = TcpListener::bind_on(&theirs, "10.9.0.2:80").unwrap();
+        let mut client = TcpStream::connect_on(&ours, "10.9.0.2:80").unwrap();
+        let mut server = listener.accept().unwrap().0;
+        let (core, conn) = (ours.core::<Core>().unwrap(), client.conn().unwrap());
+        let dropped = || {
+            let counters = ours.counters();
+            counters.into_iter().find(|(name, _)| *name == "backlog_drops").unwrap().1
+        };
+        let locked = conn.so.enter();
+        let (seq, ack) = (locked.pcb.rcv_nxt(), locked.pcb.snd_una());
+        let header = Header { seq, ack, flags: Flags::ACK, window: u16::MAX, ..Header::default() };
+        let acks = || Packet { to: conn.tuple, header, payload: Data::default() };
+        Context::run(core, |cx| {
+            run::input(cx, conn, acks(), || None);
+            let mut more = std::iter::repeat_with(acks).take(BACKLOG_MAX + 98);
+            run::input(cx, conn, acks(), || more.next());
+        });
+        // Others may have left something of their own.
+        let (waiting, lost) = (conn.so.backlog_len(), dropped());
+        assert!(waiting.abs_diff(BACKLOG_MAX) < 10 && lost.abs_diff(100) < 10, "{waiting} {lost}");
+        // A call of the application is not dropped.
+        Context::run(core, |cx| bring(cx, conn, Work::Notify));
+        assert!(conn.so.backlog_len() > waiting);
+        Context::run(core, |cx| let_go(cx, conn, locked, 0));
+        std::io::Write::write_all(&mut client, b"on").unwrap();
+        let mut text = [0; 2];
+        std::io::Read::read_exact(&mut server, &mut text).unwrap();
+        assert_eq!(&text, b"on");
+    }
 }

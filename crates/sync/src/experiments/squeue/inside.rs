@@ -191,7 +191,7 @@ impl<'p, T> Inside<'p, T> {
         // Acquire: the nodes' contents, with the release of every push.
         let arrived = self.squeue.word.swap(Word::INSIDE.raw(), Ordering::Acquire);
         // SAFETY: the exchange made the list ours.
-        let mut node = unsafe { reverse(Word::from_raw(arrived).list()) };
+        let (mut node, _) = unsafe { reverse(Word::from_raw(arrived).list()) };
         let mut items = Chain::after(self.taken());
         let mut waiters = Chain::after(self.waiters);
         while !node.is_null() {
@@ -246,7 +246,7 @@ impl<T> Drop for Inside<'_, T> {
         // nothing that matters; no thread enters any more.
         let late = self.squeue.word.swap(Word::DEAD.raw(), Ordering::AcqRel);
         // SAFETY: the exchange made the list ours.
-        let late = unsafe { reverse(Word::from_raw(late).list()) };
+        let (late, _) = unsafe { reverse(Word::from_raw(late).list()) };
         for list in [self.waiters, taken, late] {
             // SAFETY: all three lists are ours, and the squeue has forgotten them.
             unsafe { refuse(list) };

@@ -170,6 +170,20 @@ impl LockWord {
     word_operations!(u32, What::Lock);
 }
 
+/// [`LockWord`] of 16 bits, beside which a count has room.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct ShortLockWord(atomic::AtomicU16);
+
+impl ShortLockWord {
+    /// A word with this value.
+    pub const fn new(value: u16) -> Self {
+        Self(atomic::AtomicU16::new(value))
+    }
+
+    word_operations!(u16, What::Lock);
+}
+
 /// The word under `word`, for the kernel.
 pub(in crate::facade) fn raw(word: &AtomicU32) -> &atomic::AtomicU32 {
     &word.0
