@@ -133,9 +133,13 @@ impl Stack {
     /// Does the work that is due, for a stack with `workers = 0`. `now` is the time since the stack was made, by the
     /// driver's clock, and must not go back. Returns the time of the next call, or `None` if only a call of the
     /// application or another `poll` can bring work. Never blocks.
+    ///
+    /// Calls on sockets between two polls take the earlier one's `now` for the present, unless the stack knows the
+    /// driver's clock ([`set_driver_clock`](Self::set_driver_clock)).
     pub fn poll(&self, now: Duration) -> Option<Duration> {
         let core = self.core::<Core>().ok()?;
         core.clock.advance_to(now);
+        let now = Clock::at(now);
         let mut due = Vec::new();
         let mut next: Option<Instant> = None;
         if core.config.workers == 0 {
@@ -143,11 +147,11 @@ impl Stack {
             let more =
                 panics::contain(core, PanicSource::Protocol, "input", || core.input.poll::<tcp::Core>(core));
             // There may be work behind the part that panicked.
-            next = more.unwrap_or(true).then(|| core.clock.now());
+            next = more.unwrap_or(true).then_some(now);
             for lane in 0..core.workers.lane_count() {
                 let turn = || core.workers.turn(core, lane, &mut due);
                 let at = panics::contain(core, PanicSource::Protocol, "a turn of the timers", turn).flatten();
-                next = core.workers.schedule(core, lane, next.into_iter().chain(at).min());
+                next = core.workers.schedule(core, lane, next.into_iter().chain(at).min(), now);
             }
             core.workers.tell_driver(core);
         }
@@ -171,6 +175,21 @@ impl Stack {
     pub fn set_driver_wake(&self, wake: Option<impl Fn() + Send + Sync + 'static>) {
         if let Ok(core) = self.core::<Core>() {
             core.workers.set_driver(core, wake.map(|wake| Box::new(wake) as crate::rt::workers::Driver));
+        }
+    }
+
+    /// Tells a stack without threads the driver's clock: with `Some(start)`, a call on a socket is made when
+    /// [`Instant::now`](std::time::Instant::now) says, and not when the last [`poll`](Self::poll) was. `start` is the
+    /// moment from which the driver counts its `now`, which is `start.elapsed()` then. `None`, the default, leaves the
+    /// time to `poll` alone, as simulations need it; the clock stands still from the last reading on. Never blocks.
+    ///
+    /// A loop that calls `poll` before anything else whenever it is awake need not set it. One beside which other tasks
+    /// or threads use sockets should: what they send would be taken to have been sent when the loop was awake last, and
+    /// be repeated at once as if its answer were late. With the feature `tokio` the clock is that of
+    /// `tokio::time::Instant`, which tests can pause. A stack with workers has the system's clock in any case.
+    pub fn set_driver_clock(&self, start: Option<std::time::Instant>) {
+        if let Ok(core) = self.core::<Core>() {
+            core.clock.follow(start.map(|start| (start, Duration::ZERO)));
         }
     }
 

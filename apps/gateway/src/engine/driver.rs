@@ -35,6 +35,8 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
     let bell = port.bell();
     let wake = Arc::clone(&bell);
     cx.stack.set_driver_wake(Some(move || wake.ring()));
+    // Tasks that something outside wakes use sockets before the loop is here again.
+    cx.stack.set_driver_clock(Some(start.into_std()));
     let mut timer = pin!(sleep_until(start));
     let mut looks = Looks::new(cx.shared.busy);
     loop {

@@ -211,8 +211,14 @@ impl Workers {
         }
     }
 
-    /// The driver is to call again at `next`; returns the time to give to it.
-    pub fn schedule(&self, duties: &impl Duties, index: usize, next: Option<Instant>) -> Option<Instant> {
+    /// The driver, which has come at `now`, is to call again at `next`; returns the time to give to it.
+    pub fn schedule(
+        &self,
+        duties: &impl Duties,
+        index: usize,
+        next: Option<Instant>,
+        now: Instant,
+    ) -> Option<Instant> {
         let lane = &self.lanes[index];
         // Since `next` was looked up a thread may have armed an earlier one, found 0 here and woken no worker.
         let mut clockwork = lane.clockwork.lock();
@@ -220,7 +226,8 @@ impl Workers {
         clockwork.sleeps_until = next.map_or(u64::MAX, Instant::as_micros);
         let is_asked = clockwork.is_asked;
         drop(clockwork);
-        if is_asked || duties.has_work(index) { Some(duties.env().clock.now()) } else { next }
+        // A time that has been says "at once". The clock itself may have gone on.
+        if is_asked || duties.has_work(index) { Some(now) } else { next }
     }
 
     /// Notes that the driver is wanted, unless that was noted since its last answer.

@@ -74,8 +74,9 @@ use crate::rt::handle::{Stack, WeakStack};
 /// arrived, and so can any interface ([`Waking::announce`](crate::netif::Waking::announce)). When a device vanishes,
 /// its connections end with ENETDOWN, as in any stack, and the driver continues with the rest.
 ///
-/// **Time.** The stack's clock is tokio's, so it stands still while tokio's clock is
-/// [paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html). Timers are up to 1 ms late, which is the resolution
+/// **Time.** The stack's clock is tokio's, for calls on sockets as well, so it stands still while tokio's clock is
+/// [paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html), except for calls of threads outside of the runtime,
+/// which have the system's clock. Timers are up to 1 ms late, which is the resolution
 /// of tokio's timers. A kernel with a tick of 250 Hz may be 4 ms late; a program that prefers fewer wake-ups to exact
 /// timers can drive the stack itself (`docs/embedding.md`).
 ///
@@ -89,7 +90,8 @@ use crate::rt::handle::{Stack, WeakStack};
 /// matters. Blocking calls on other threads continue to wait. A device's descriptor closes when both the driver and the
 /// stack have released it.
 ///
-/// While there is a driver, the program must not call `Stack::poll` or [`Stack::set_driver_wake`].
+/// While there is a driver, the program must not call `Stack::poll`, [`Stack::set_driver_wake`] or
+/// [`Stack::set_driver_clock`].
 #[must_use = "a driver does nothing unless it is awaited or spawned"]
 pub struct Driver {
     stack: WeakStack,
@@ -155,6 +157,7 @@ impl Driver {
             bell,
             timer,
         };
+        core.clock.follow(Some((now.into_std(), driver.since.1)));
         driver.watch(core)?;
         Ok(driver)
     }
@@ -244,6 +247,8 @@ impl Future for Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(stack) = self.stack.upgrade() {
+            // Before another driver may come.
+            stack.set_driver_clock(None);
             stack.set_driver_wake(None::<fn()>);
         }
     }

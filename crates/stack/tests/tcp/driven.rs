@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::{Random, hash_of, scaled};
+use crate::host::{Host, THEIRS};
 use sha2::{Digest, Sha256};
 use sockeye::{Stack, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
 
@@ -505,4 +506,19 @@ fn a_loop_that_sleeps_until_its_deadline_or_a_wake_up_finishes_the_work_of_other
     let last = TcpStream::connect_on(&stack, to).unwrap();
     (&last).write_all(b"x").unwrap();
     driver.join().unwrap();
+}
+
+/// A minute after the last turn a thread connects, and the loop comes a moment later.
+#[test]
+fn a_call_is_made_when_the_drivers_clock_says_if_the_stack_has_it() {
+    for (has_clock, syns) in [(false, 2), (true, 1)] {
+        let mut host = Host::new();
+        let start = std::time::Instant::now() - Duration::from_secs(60);
+        host.stack.set_driver_clock(has_clock.then_some(start));
+        let mut socket = TcpSocket::new_v4(&host.stack);
+        socket.set_nonblocking(true);
+        let _stream = socket.connect(format!("{}:9", THEIRS[0]).parse().unwrap()).unwrap();
+        host.now = start.elapsed();
+        assert_eq!(host.turn().len(), syns, "with the clock: {has_clock}");
+    }
 }

@@ -18,7 +18,7 @@ use sockeye::{Config, Stack};
 use sockeye_mbuf::Chain;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::{sleep, timeout};
+use tokio::time::{advance, sleep, timeout};
 
 /// Longer than the stack's first retransmission of a SYN, which comes after a second.
 const AFTER_REPEAT: Duration = Duration::from_millis(1500);
@@ -299,6 +299,60 @@ fn an_idle_driver_is_not_polled() {
         assert!(before > 0);
         sleep(Duration::from_millis(200)).await;
         assert_eq!(polls.load(Ordering::Relaxed), before);
+        driven.abort();
+    });
+}
+
+/// The frames that come without the time going on.
+async fn frames_now(port: &ChannelPort) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for _ in 0..20 {
+        // A runtime that has something to do does not move its paused clock.
+        tokio::task::yield_now().await;
+        while let Some(frame) = port.try_recv() {
+            let mut bytes = vec![0; frame.len()];
+            frame.copy_to(&mut bytes);
+            frames.push(bytes);
+        }
+    }
+    frames
+}
+
+/// A call that ends a pause of the driver is made now, and not at the end of the driver's last turn: what it has just sent is not late.
+#[test]
+fn what_is_sent_after_a_pause_is_sent_once() {
+    let _watchdog = crate::common::watchdog("a pause of a driver");
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let pause = Duration::from_secs(10);
+        let ((stack, near), (other, far)) = (behind_channel("10.0.0.1/24"), behind_channel("10.0.0.2/24"));
+        let to = SocketAddr::from(([10, 0, 0, 2], 7));
+        let _listener = sockeye::TcpListener::bind_on(&other, to).unwrap();
+        let carry = async |frames: Vec<Vec<u8>>| {
+            frames.into_iter().for_each(|bytes| far.send(FrameBytes::from(&bytes[..]), None).unwrap());
+            other.poll(Duration::ZERO);
+            for answer in frames_now(&far).await {
+                near.send(FrameBytes::from(&answer[..]), None).unwrap();
+            }
+            frames_now(&near).await
+        };
+        let driven = tokio::spawn(Driver::new(&stack).unwrap());
+        assert!(frames_now(&near).await.is_empty());
+
+        advance(pause).await;
+        let connects = tokio::spawn(async move { TcpStream::connect_on(&stack, to).await.unwrap() });
+        let syn = frames_now(&near).await;
+        assert_eq!(syn.len(), 1, "a SYN");
+        let ack = carry(syn).await;
+        let mut stream = connects.await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        assert!(carry(ack).await.is_empty());
+
+        advance(pause).await;
+        stream.write_all(&[7; 2000]).await.unwrap();
+        assert_eq!(frames_now(&near).await.len(), 2, "both segments");
+        advance(pause).await;
+        assert!(!frames_now(&near).await.is_empty(), "they were lost");
         driven.abort();
     });
 }
