@@ -64,16 +64,17 @@ pub(crate) use target::{Target, mark, sealed};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(pub usize);
 
-/// Events to report.
+/// Events to report. Errors and hang-ups are reported in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interest(u8);
 
 impl Interest {
-    /// A read, or a listener's accept, is possible.
+    /// A read, or a listener's accept, is possible; or the peer will send no more.
     pub const READABLE: Self = Self(Ready::READABLE.0);
-    /// A write is possible, or a connect has ended.
+    /// A write is possible, or a connect has ended; or the peer will accept no more.
     pub const WRITABLE: Self = Self(Ready::WRITABLE.0);
-    /// Urgent data of a TCP connection (EPOLLPRI): its last byte has arrived and is not read yet.
+    /// Urgent data of a TCP connection (EPOLLPRI): its last byte has arrived and is not read yet; or the peer will send no
+    /// more.
     pub const PRIORITY: Self = Self(Ready::PRIORITY.0);
 
     /// Both together.

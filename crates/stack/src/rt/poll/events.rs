@@ -33,11 +33,11 @@ impl Event {
     pub fn is_priority(&self) -> bool {
         self.ready.any(Ready::PRIORITY)
     }
-    /// The peer will send no more.
+    /// The peer will send no more, or the program reads no more. Reported for `READABLE` and `PRIORITY`.
     pub fn is_read_closed(&self) -> bool {
         self.ready.any(Ready::READ_CLOSED)
     }
-    /// The peer will accept no more.
+    /// The peer will accept no more, or the program writes no more. Reported for `WRITABLE`.
     pub fn is_write_closed(&self) -> bool {
         self.ready.any(Ready::WRITE_CLOSED)
     }

@@ -15,8 +15,6 @@ impl Ready {
     pub const ERROR: Self = Self(16);
     pub const HUNG_UP: Self = Self(32);
     pub const PRIORITY: Self = Self(64);
-    /// Events that are reported without having been asked for, as of EPOLLERR and EPOLLHUP.
-    pub(super) const ALWAYS: Self = Self(4 | 8 | 16 | 32);
 
     /// The bits, as [`WaitList`](sockeye_sync::WaitList) has them.
     pub const fn bits(self) -> u8 {
@@ -24,6 +22,14 @@ impl Ready {
     }
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+    /// What is reported, beside itself, to those who have asked for this: errors and hang-ups to everybody (EPOLLERR, EPOLLHUP), and the end
+    /// of a direction to those who wait for it, as `mio` asks for EPOLLRDHUP. Others would be told of an end again and again.
+    pub(super) fn told_unasked(self) -> Self {
+        Self::ERROR
+            .with(Self::HUNG_UP)
+            .with(Self::READ_CLOSED.when(self.any(Self::READABLE.with(Self::PRIORITY))))
+            .with(Self::WRITE_CLOSED.when(self.any(Self::WRITABLE)))
     }
     pub const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0

@@ -55,7 +55,7 @@ impl Registration {
             Trigger::Level => Way::Level,
             Trigger::Edge => Way::Edge,
         };
-        let polled = Polled::new(numbered, way, interest.0, Ready::ALWAYS.0);
+        let polled = Polled::new(numbered, way, interest.0, interest.told_unasked().0);
         Self { queue: Arc::clone(queue), token, polled, target }
     }
 
