@@ -200,6 +200,8 @@ impl<T, I> Drop for Locked<'_, T, I> {
         let of = self.of;
         // Acquire: the nodes' contents, with the release of every push.
         let newest = of.backlog.swap(closed(), Ordering::Acquire);
+        // A lock that was dead before has no list.
+        let newest = if newest == closed() { ptr::null_mut() } else { newest };
         // SAFETY: we are the holder.
         let kept = of.inner.with_mut(|inner| unsafe { &mut *inner }.take_kept());
         let _nothing_to_look_for = of.unlock();

@@ -154,6 +154,9 @@ fn a_panic_kills_the_lock_and_drops_its_backlog() {
     let locked = lock.enter();
     assert!(*locked == 1 && !locked.has_backlog());
     assert!(locked.run().is_ok() && lock.is_dead());
+    // A runner of a dead lock ends it once more.
+    drop(lock.enter());
+    assert!(lock.is_dead() && matches!(lock.leave(Arc::new(())), Left::Dead(_)));
     assert!(lock.try_lock().is_some());
 }
 
