@@ -60,6 +60,22 @@ fn a_stream_is_readable_from_the_low_water_mark_on_and_a_read_that_does_not_bloc
 }
 
 #[test]
+fn a_stream_that_was_readable_is_not_below_a_higher_mark() {
+    let _watchdog = watchdog("a_stream_that_was_readable_is_not_below_a_higher_mark");
+    let stack = stack();
+    let (mut client, server) = pair(&stack, |_| {});
+    let poll = Poll::new(Duration::ZERO);
+    let mut events = Events::with_capacity(4);
+    poll.register(&server, Token(1), Interest::READABLE, Trigger::Level).unwrap();
+    client.write_all(&[7; 99]).unwrap();
+    assert!(is_readable(&poll, &mut events));
+    server.set_rcvlowat(100).unwrap();
+    assert!(!is_readable(&poll, &mut events), "a higher mark");
+    client.write_all(&[7; 1]).unwrap();
+    assert!(is_readable(&poll, &mut events));
+}
+
+#[test]
 fn a_blocking_read_waits_for_the_mark_or_for_what_it_asks_for() {
     let _watchdog = watchdog("a_blocking_read_waits_for_the_mark_or_for_what_it_asks_for");
     let stack = stack();

@@ -25,6 +25,10 @@ impl Target for End {
     fn add(&self, registration: &Arc<Registration>, wakes: &mut Vec<Wake>) -> io::Result<()> {
         let mut so = self.0.so.lock();
         registration::add(&mut so.waiters, registration)?;
+        if so.rcv.lowat > 1 {
+            // See `set_rcvlowat`.
+            registration::look_closer(&so.waiters);
+        }
         poll::mark(registration, of_buffers(&self.0, &so), wakes);
         Ok(())
     }

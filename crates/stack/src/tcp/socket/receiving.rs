@@ -8,6 +8,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::{TcpSocket, TcpStream};
+use crate::rt::poll::registration;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::{contain, engine, reason};
 
@@ -46,6 +47,10 @@ impl TcpStream {
                 let most = if so.rcv.auto { core.config.rcvbuf_max } else { so.rcv.hiwat };
                 so.rcv.lowat = bytes.clamp(1, most.max(1));
                 so.rcv.hiwat = so.rcv.hiwat.max(so.rcv.lowat);
+                if so.rcv.lowat > 1 {
+                    // Bytes that are there may be too few now, and so when the peer's window grows.
+                    registration::look_closer(&so.waiters);
+                }
                 engine::wake_readers(cx, conn, &mut so);
             });
             Ok(())
