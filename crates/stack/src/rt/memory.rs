@@ -9,13 +9,14 @@
 //! memory. `tcp/prune.rs` describes how, and why.
 //!
 //! Bound: a waker per task that is writing. Rank: the mutex is a leaf; wakers are cloned, called and dropped outside of it. Tests:
-//! `tests/tokio/shape.rs`.
+//! below, `tests/tokio/shape.rs`.
 
+use std::collections::HashSet;
 use std::task::Waker;
 use std::time::Duration;
 
+use sockeye_sync::Mutex;
 use sockeye_sync::facade::{AtomicBool, Ordering};
-use sockeye_sync::{Mutex, NoPollers, WaitList};
 
 use crate::rt::env::Env;
 use crate::rt::panics::{self, PanicSource};
@@ -37,11 +38,22 @@ fn once_more<T, E>(env: &Env, refused: E, take: impl Fn() -> Result<T, E>) -> Re
 /// See the module's head.
 #[derive(Default)]
 pub(crate) struct MemoryWaiters {
-    tasks: Mutex<WaitList<NoPollers>>,
+    tasks: Mutex<Listed>,
 }
 
-/// All of them wait for the same thing.
-const MEMORY: u8 = 1;
+/// Each task once: all of them come again every few milliseconds, and there may be many thousands.
+#[derive(Default)]
+struct Listed {
+    /// In the order of their coming, in which they are woken.
+    wakers: Vec<Waker>,
+    /// Whose they are: see [`identity`].
+    tasks: HashSet<(usize, usize)>,
+}
+
+/// What two wakers of one task have in common ([`Waker::will_wake`]). Of a waker that is listed: later ones may be in its place.
+fn identity(waker: &Waker) -> (usize, usize) {
+    (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
+}
 
 /// How long a task waits before it tries again.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -54,10 +66,10 @@ impl MemoryWaiters {
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "only tasks wait so"))]
     pub fn register(&self, env: &Env, waker: &Waker) -> std::io::Result<()> {
         let own = crate::rt::tasks::clone(env, waker).ok_or_else(crate::rt::tasks::waker_panicked)?;
-        let mut tasks = self.tasks.lock();
-        let is_first = tasks.task_count() == 0;
-        let unused = tasks.register_once(MEMORY, own);
-        drop(tasks);
+        let mut listed = self.tasks.lock();
+        let is_first = listed.wakers.is_empty();
+        let unused = listed.add(own);
+        drop(listed);
         crate::rt::tasks::discard(env, unused);
         if is_first {
             env.workers.arm(0, (env.clock.now() + PAUSE).as_micros(), TimerKey::Memory);
@@ -68,11 +80,21 @@ impl MemoryWaiters {
 
     /// The wheel's call: all waiters try again.
     pub fn on_timer(&self, env: &Env) {
-        let mut tasks: Vec<Waker> = Vec::new();
-        self.tasks.lock().mark(MEMORY, &mut tasks);
-        for task in tasks {
+        let listed = std::mem::take(&mut *self.tasks.lock());
+        for task in listed.wakers {
             panics::contain(env, PanicSource::Waker, "Waker::wake", || task.wake());
         }
+    }
+}
+
+impl Listed {
+    /// Adds a task, unless it is there. Its waker comes back then, to be dropped after unlocking.
+    fn add(&mut self, waker: Waker) -> Option<Waker> {
+        if !self.tasks.insert(identity(&waker)) {
+            return Some(waker);
+        }
+        self.wakers.push(waker);
+        None
     }
 }
 
@@ -113,5 +135,32 @@ impl Pruner {
     /// The wheel has called: the sweep begins.
     pub fn begin(&self) {
         self.is_asked.swap(false, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Task;
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[test]
+    fn a_task_is_listed_once_and_tasks_are_woken_in_the_order_of_their_coming() {
+        let mut listed = Listed::default();
+        let tasks = [(); 3].map(|()| Waker::from(Arc::new(Task)));
+        for task in tasks.iter().rev() {
+            assert!(listed.add(task.clone()).is_none());
+        }
+        for task in &tasks {
+            assert!(listed.add(task.clone()).is_some_and(|back| back.will_wake(task)));
+        }
+        assert!(listed.wakers.iter().rev().zip(&tasks).all(|(one, other)| one.will_wake(other)));
     }
 }
