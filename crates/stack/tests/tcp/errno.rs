@@ -5,7 +5,9 @@ use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 use crate::common::watchdog;
+use crate::host::{Host, THEIRS};
 use rustix::io::Errno;
+use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 use sockeye::unix::UnixStream;
 use sockeye::{TcpKeepalive, TcpListener, TcpSocket, TcpStream, UdpSocket};
 
@@ -79,4 +81,33 @@ fn a_connections_calls_fail_with_the_kernels_numbers() {
     is(client.read(&mut [0; 9]), Errno::CONNRESET, Some(ErrorKind::ConnectionReset));
     is(client.peer_addr(), Errno::NOTCONN, Some(ErrorKind::NotConnected));
     is(client.shutdown(Shutdown::Both), Errno::NOTCONN, Some(ErrorKind::NotConnected));
+}
+
+/// The local ends of a connection, too, are errors that a set reports as such.
+#[test]
+fn an_edge_of_a_connection_that_ends_here_has_the_error() {
+    type End = fn(&mut Host, &TcpStream);
+    let ends: [(&str, End); 2] = [
+        ("the interface vanishes", |host, _| {
+            host.unplug();
+            host.turn();
+        }),
+        ("a connect is given up", |_, stream| stream.shutdown(Shutdown::Both).unwrap()),
+    ];
+    for (name, end) in ends {
+        let mut host = Host::new();
+        let mut socket = TcpSocket::new_v4(&host.stack);
+        socket.set_nonblocking(true);
+        let stream = socket.connect(addr(&format!("{}:9", THEIRS[0]))).unwrap();
+        assert_eq!(host.turn().len(), 1, "a SYN");
+        let poll = Poll::new(Duration::ZERO);
+        poll.register(&stream, Token(1), Interest::READABLE.with(Interest::WRITABLE), Trigger::Edge).unwrap();
+        let mut events = Events::with_capacity(1);
+        assert_eq!(poll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
+        end(&mut host, &stream);
+        poll.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        let event = events.iter().next().expect(name);
+        assert!(event.is_error() && event.is_read_closed() && event.is_write_closed(), "{name}: {event:?}");
+        assert!(stream.take_error().unwrap().is_some(), "{name}");
+    }
 }

@@ -307,7 +307,6 @@ fn on_events(
         }
         conn.set_error(error);
         end_of_stream(cx, conn, so);
-        so.waiters.mark(Ready::ERROR.bits(), &mut cx.outbox.wakes);
     }
     if events.has(Events::ENTER_TIME_WAIT) {
         let record = pcb.time_wait_record(cx.now);
@@ -332,7 +331,7 @@ pub(super) fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buf
     wake_writers(cx, conn, so);
     wake_readers(cx, conn, so);
     let closed = Ready::READ_CLOSED.with(Ready::WRITE_CLOSED);
-    so.waiters.mark(closed.bits(), &mut cx.outbox.wakes);
+    so.waiters.mark(closed.with(Ready::ERROR.when(conn.has_error())).bits(), &mut cx.outbox.wakes);
 }
 
 /// The application, a timer or an option has something for the connection.
