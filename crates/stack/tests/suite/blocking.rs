@@ -281,3 +281,34 @@ fn a_lingering_close_waits_for_the_reader_or_times_out() {
     let ((), took) = timed(|| drop(client));
     assert!((SHORT..LATE).contains(&took), "{took:?}");
 }
+
+/// Accepts when its thread ends, and says what came of that.
+struct AcceptsAtTheEnd(TcpListener, std::sync::mpsc::Sender<std::io::Result<()>>);
+
+impl Drop for AcceptsAtTheEnd {
+    fn drop(&mut self) {
+        let _ = self.1.send(self.0.accept().map(drop));
+    }
+}
+
+thread_local! {
+    static AT_THE_END: std::cell::RefCell<Option<AcceptsAtTheEnd>> = const { std::cell::RefCell::new(None) };
+}
+
+#[test]
+fn a_thread_that_ends_can_accept() {
+    let _guard = watchdog("a_thread_that_ends_can_accept");
+    let stack = stack();
+    let (say, said) = std::sync::mpsc::channel();
+    let listener = common::listener(&stack);
+    let to = listener.local_addr().unwrap();
+    let accepts = std::thread::spawn(move || {
+        // It is there before whatever an accept keeps for its thread, so it goes after that.
+        AT_THE_END
+            .with(|place| *place.borrow_mut() = Some(AcceptsAtTheEnd(listener.try_clone().unwrap(), say)));
+        listener.accept().map(drop)
+    });
+    let _clients = [(); 2].map(|()| TcpStream::connect_on(&stack, to).unwrap());
+    accepts.join().unwrap().unwrap();
+    said.recv().unwrap().unwrap();
+}

@@ -79,7 +79,9 @@ impl TcpListener {
     }
 
     fn accept_on(&self, core: &Core, listener: &Listener) -> io::Result<(TcpStream, SocketAddr)> {
-        let (thread, mut has_waited) = (THREAD.with(Arc::clone), false);
+        // A thread that is ending may have lost its queue.
+        let thread = THREAD.try_with(Arc::clone).unwrap_or_else(|_ending| Arc::new(WaitQueue::new()));
+        let mut has_waited = false;
         loop {
             if listener.nonblocking.load(Ordering::Relaxed) {
                 if has_waited {
