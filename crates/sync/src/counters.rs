@@ -2,8 +2,8 @@
 //!
 //! A thread with a number (`slot.rs`) is the only writer of its shard, so it counts with a load and a store,
 //! no locked instruction, and on a line that no other thread writes. Threads without a number share one more
-//! shard and add atomically. A number passes from a dead thread to a living one through a mutex, so the new
-//! owner of a shard goes on from the last value. A sum is not a snapshot: it may miss the latest counts.
+//! shard and add atomically. A number passes from a dead thread to a living one by a release and an acquire of its
+//! bit, so the new owner of a shard goes on from the last value. A sum is not a snapshot: it may miss the latest counts.
 //!
 //! Counters order nothing and decide nothing; that is why the model checker does not see them.
 //! Memory: a shard is made when its thread first counts, and kept. Tests: below.

@@ -13,7 +13,7 @@
 //!
 //! # States, and why nothing is lost
 //! They are those of [`LeaderSlot`](sockeye_sync::LeaderSlot): the head of `sync/src/leader.rs` has the argument, and
-//! `sync/tests/loom/leader.rs` every order. Added here:
+//! `sync/tests/loom/leader.rs` every order of its steps. Added here, by argument alone:
 //!
 //! * A thread that ends the wait of a connection's caller from elsewhere fires a wake, and [`kick`] with it. It must not look for the
 //!   leader where the connection's frames come in *now*: a device with several queues moves a flow when it likes. So the
@@ -24,7 +24,8 @@
 //! * A leader that gives up before its wait is over wakes the input thread and then parks as always.
 //! * An interface that is gone, or whose waits have been ended, lets no thread wait: the caller parks.
 //!
-//! It does not depend on the awaited event. Tests: `drivers/tests/waits.rs`; the orders as said.
+//! It does not depend on the awaited event. Tests: `drivers/tests/waits.rs`. The model does not have the word of the place
+//! ([`PlaceCell`]).
 
 use std::time::Instant;
 
