@@ -4,7 +4,7 @@ use loom::sync::Arc;
 use loom::thread;
 use sockeye_sync::{Awaited, Mutex, Notified, Spin, WaitQueue, Woken};
 
-use crate::{check, check_bounded};
+use crate::{check, check_bounded, check_three};
 
 struct SoRcv {
     bytes: Mutex<usize>,
@@ -27,6 +27,16 @@ impl SoRcv {
             let ticket = self.readers.prepare();
             drop(bytes);
             assert_ne!(self.readers.wait(ticket, None, spin), Woken::TimedOut);
+        }
+    }
+
+    /// Waits for a byte until the time is over, which is when it has just said that it sleeps.
+    fn give_up(&self) {
+        let bytes = self.bytes.lock();
+        if *bytes == 0 {
+            let ticket = self.readers.prepare();
+            drop(bytes);
+            let _was_told_before = !self.readers.announce(ticket);
         }
     }
 
@@ -78,6 +88,33 @@ fn two_readers_are_both_woken_by_one_notify() {
         for reader in readers {
             reader.join().unwrap();
         }
+    });
+}
+
+#[test]
+fn a_reader_whose_time_is_over_is_woken_when_it_waits_again() {
+    check(|| {
+        let so_rcv = SoRcv::new();
+        let other = so_rcv.clone();
+        let reader = thread::spawn(move || {
+            other.give_up();
+            other.recv(Spin::OFF);
+        });
+        so_rcv.append(1);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_whose_time_is_over_takes_no_wake_up_from_another() {
+    check_three(|| {
+        let so_rcv = SoRcv::new();
+        let (one, other) = (so_rcv.clone(), so_rcv.clone());
+        let gives_up = thread::spawn(move || one.give_up());
+        let reader = thread::spawn(move || other.recv(Spin::OFF));
+        so_rcv.append(1);
+        gives_up.join().unwrap();
+        reader.join().unwrap();
     });
 }
 
