@@ -123,10 +123,10 @@ pub trait Netif: Send + Sync + 'static {
     fn ring(&self, queue: usize);
 
     /// Shows up to `max` frames of a receive queue, oldest first, to `sink`, and forgets them. Returns how many
-    /// there were. Never blocks.
+    /// there were, counting those that an interface around another one has kept from `sink`. Never blocks.
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize;
 
-    /// Whether a [`receive`](Self::receive) that shows fewer than `max` frames has found the queue empty. A stack without threads then does not ask
+    /// Whether a [`receive`](Self::receive) that returns less than `max` has found the queue empty. A stack without threads then does not ask
     /// once more to learn that, which is a system call less for each wake. Default: it may not have.
     fn receives_all(&self) -> bool {
         false

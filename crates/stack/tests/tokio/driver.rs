@@ -189,8 +189,8 @@ fn what_cannot_be_driven_is_refused() {
     });
 }
 
-/// An interface that does what it is told when it is asked for at most so many frames, and says how many there are.
-struct Asked<F>(F);
+/// An interface that does what it is told when it is asked for at most so many frames, and says how many there are; and whether fewer mean that there are none.
+struct Asked<F>(F, bool);
 
 impl<F: Fn(usize, &mut dyn FnMut(RxFrame<'_>)) -> usize + Send + Sync + 'static> Netif for Asked<F> {
     fn mtu(&self) -> u32 {
@@ -216,6 +216,10 @@ impl<F: Fn(usize, &mut dyn FnMut(RxFrame<'_>)) -> usize + Send + Sync + 'static>
         (self.0)(max, sink)
     }
 
+    fn receives_all(&self) -> bool {
+        self.1
+    }
+
     fn wait(&self, _queue: usize, _spin: Duration) {}
 
     fn interrupt(&self, _queue: usize) {}
@@ -231,17 +235,41 @@ fn flood(max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
 fn an_interface_that_comes_during_a_poll_is_looked_at_by_the_next() {
     let stack = stack();
     let own = Mutex::new(Some(stack.clone()));
-    let attaches = Asked(move |_: usize, _: &mut dyn FnMut(RxFrame<'_>)| {
+    let attaches = move |_: usize, _: &mut dyn FnMut(RxFrame<'_>)| {
         if let Some(stack) = own.lock().unwrap().take() {
-            let idle = Asked(|_: usize, _: &mut dyn FnMut(RxFrame<'_>)| 0);
+            let idle = Asked(|_: usize, _: &mut dyn FnMut(RxFrame<'_>)| 0, false);
             stack.attach(idle, &["10.0.1.1/24".parse().unwrap()]).unwrap();
         }
         0
-    });
-    stack.attach(attaches, &["10.0.0.1/24".parse().unwrap()]).unwrap();
+    };
+    stack.attach(Asked(attaches, false), &["10.0.0.1/24".parse().unwrap()]).unwrap();
     let now = Duration::from_millis(1);
     assert_eq!(stack.poll(now), Some(now), "a driver that waits at descriptors has to see it");
     assert_eq!(stack.poll(now), None);
+}
+
+#[test]
+fn an_interface_that_keeps_frames_for_itself_is_read_until_there_are_none() {
+    // It keeps one in so many; with 1, all.
+    for (says_all, one_in) in [(true, 16), (true, 1), (false, 16), (false, 1)] {
+        let stack = stack();
+        let left = Arc::new(AtomicUsize::new(300));
+        let waiting = Arc::clone(&left);
+        let keeps = move |max: usize, sink: &mut dyn FnMut(RxFrame<'_>)| {
+            let before = waiting.load(Ordering::Relaxed);
+            let after = before.saturating_sub(max);
+            waiting.store(after, Ordering::Relaxed);
+            for _ in (after..before).filter(|number| number % one_in != 0) {
+                sink(RxFrame::new(&[0; 40], &Chain::new()));
+            }
+            before - after
+        };
+        stack.attach(Asked(keeps, says_all), &["10.0.0.1/24".parse().unwrap()]).unwrap();
+        let now = Duration::from_millis(1);
+        // As a driver that waits for an edge: it comes again only if it is told to.
+        while stack.poll(now).is_some_and(|next| next <= now) {}
+        assert_eq!(left.load(Ordering::Relaxed), 0, "{says_all} {one_in}");
+    }
 }
 
 /// Lets each task that is ready run. (The runtime's own `yield_now` waits for its next look at events, which comes after some sixty tasks.)
@@ -265,7 +293,7 @@ fn a_flood_leaves_the_thread_to_other_tasks() {
         let driven = tokio::spawn(Driver::new(&stack).unwrap());
         // Attached later: the driver is told.
         sleep(Duration::from_millis(5)).await;
-        stack.attach(Asked(flood), &["10.0.0.1/24".parse().unwrap()]).unwrap();
+        stack.attach(Asked(flood, false), &["10.0.0.1/24".parse().unwrap()]).unwrap();
         let other = async move {
             let frames = || stack.counters().into_iter().find(|(name, _)| *name == "frames_in").unwrap().1;
             let mut seen = frames();

@@ -229,7 +229,7 @@ fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) 
 }
 
 /// Takes a batch of `most` frames, and as many again for as long as those so far have fewer than `filled` bytes, [`BATCH_MAX`] in all; and handles it. It ends where the queue is
-/// empty, or, if the interface does not say so, where fewer were shown than asked for.
+/// empty, or, if the interface does not say so, where there were fewer than asked for.
 fn turn_filled<T: Transport>(
     core: &T,
     at: Place,
@@ -243,11 +243,11 @@ fn turn_filled<T: Transport>(
     let (mut frames, mut bytes, mut is_empty) = (0, 0, false);
     while !is_empty && (frames == 0 || bytes < filled && frames < BATCH_MAX) {
         let most = most.min(BATCH_MAX - frames);
-        let shown = netif.receive(core, queue, most, |frame| {
+        let taken = netif.receive(core, queue, most, |frame| {
             bytes += frame.len();
             sort(core, from, batch, frame);
         });
-        (frames, is_empty) = (frames + shown, shown < most);
+        (frames, is_empty) = (frames + taken, taken < most);
     }
     drop(tables);
     if frames == 0 {

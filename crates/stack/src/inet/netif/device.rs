@@ -181,7 +181,7 @@ impl Device {
         panics::contain(core, PanicSource::Netif, "Netif::ring", || self.netif().ring(queue));
     }
 
-    /// [`Netif::receive`]. Returns how many frames were shown.
+    /// [`Netif::receive`]. Returns how many frames there were, `max` at most: those that were shown, and those that the interface has kept for itself.
     pub fn receive(&self, core: &Core, queue: usize, max: usize, mut sink: impl FnMut(RxFrame<'_>)) -> usize {
         let (mut shown, mut caught) = (0, Vec::new());
         let mut show = |frame: RxFrame<'_>| {
@@ -189,11 +189,13 @@ impl Device {
             caught.extend(panics::catch(PanicSource::Protocol, "a frame's headers", || sink(frame)).err());
         };
         let call = || self.netif().receive(queue, max, &mut show);
-        if panics::contain(core, PanicSource::Netif, "Netif::receive", call).is_none() {
+        let taken = panics::contain(core, PanicSource::Netif, "Netif::receive", call);
+        if taken.is_none() {
             self.note_fault();
         }
         report(core, caught);
-        shown
+        // More than were asked for is no number of frames.
+        taken.unwrap_or(0).min(max).max(shown)
     }
 
     /// [`Netif::wait`]
