@@ -311,6 +311,18 @@ fn the_threads_of_a_device_continue_after_signals_and_its_streams_arrive_whole()
     }
 }
 
+#[cfg(feature = "vhost-user")]
+#[test]
+fn a_machines_card_keeps_its_front_end() {
+    let _turn = turn();
+    let signals = Signals::begin(EVERY).unwrap();
+    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let card = sockeye_drivers::VhostUser::new(sockeye::netif::MacAddr([2, 0, 0, 0, 0, 1]), 1500).unwrap();
+    card.connect(ours).unwrap();
+    signals.pass(SIGNALS);
+    assert!(card.is_connected());
+}
+
 #[test]
 fn the_threads_and_tasks_of_a_runtime_continue_after_signals() {
     let _turn = turn();

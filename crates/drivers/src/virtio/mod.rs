@@ -39,6 +39,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, recv};
 use sockeye_netif::{MTU_MAX, MTU_MIN, MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
 use sockeye_sync::Mutex;
@@ -273,7 +274,7 @@ impl Connection {
     /// takes for an error.
     fn enables(&self, mut socket: &UnixStream) -> io::Result<bool> {
         let mut head = [0; 12];
-        let (_, len) = recv(socket, &mut head, RecvFlags::PEEK)?;
+        let (_, len) = retry_on_intr(|| recv(socket, &mut head, RecvFlags::PEEK))?;
         let [code, flags, size] = [0, 4, 8].map(|at| {
             let bytes = head.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
             u32::from_ne_bytes(bytes.unwrap_or_default())
