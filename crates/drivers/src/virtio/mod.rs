@@ -191,6 +191,8 @@ impl VhostUser {
         inner.is_connected.store(true, Ordering::Release);
         drop(place);
         let front = Front::new(Arc::clone(inner));
+        // Why an earlier one was ended is no news of this one, whose thread does not run yet.
+        *inner.refused.lock() = None;
         let front =
             Connection { inner: Arc::clone(inner), front: std::sync::Arc::new(std::sync::Mutex::new(front)) };
         // If there is no thread, what it was to have ends the connection.
