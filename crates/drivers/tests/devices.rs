@@ -224,6 +224,24 @@ fn a_device_that_persists_is_there_when_it_is_opened_again() {
 }
 
 #[test]
+fn a_device_that_is_refused_does_not_stay() {
+    if skipped("persistence of a device that is refused") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    // The kernel takes less by the length of a link's header.
+    let config = TunConfig {
+        name: "refused".to_owned(),
+        layer: Layer::Ethernet,
+        mtu: Some(65_535),
+        persist: true,
+        ..TunConfig::default()
+    };
+    assert!(namespace.run(|| Tun::open(&config).is_err()).unwrap());
+    assert!(namespace.run(|| KernelLink::new("refused").index().is_err()).unwrap());
+}
+
+#[test]
 fn a_wait_ends_with_a_frame_and_permanently_with_an_interruption() {
     if skipped("waits") {
         return;

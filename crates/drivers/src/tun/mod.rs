@@ -187,9 +187,6 @@ impl Tun {
             fds.push(fd);
         }
         let link = KernelLink::new(&name);
-        if let Some(first) = fds.first().filter(|_| config.persist) {
-            with_number(first, NumberRequest::SET_PERSIST, 1)?;
-        }
         if let Some(mtu) = config.mtu {
             link.set_mtu(mtu)?;
         }
@@ -197,7 +194,12 @@ impl Tun {
             link.set_queue_len(frames)?;
         }
         link.set_up(true)?;
-        Self::with(fds, link, (flags, config.big_tcp), None, config.mac)
+        let tun = Self::with(fds, link, (flags, config.big_tcp), None, config.mac)?;
+        // Last: a device that is refused does not stay.
+        if let Some(first) = tun.descriptors().next().filter(|_| config.persist) {
+            with_number(first, NumberRequest::SET_PERSIST, 1)?;
+        }
+        Ok(tun)
     }
 
     /// Takes over a device that another program has opened. Its settings stay; offloads are used if it has headers for
