@@ -10,11 +10,11 @@
 //! nothing. A frame out is appended in [`Netif::transmit`], where nothing may be woken, and the writer is woken by
 //! [`Netif::ring`], which follows.
 //!
-//! It does not depend on the content of frames. Rank: the mutex is a leaf. Tests:
+//! It does not depend on the content of frames. Rank: the mutex is a leaf. Tests: what files can do wrong, below;
 //! `crates/stack/tests/wire/capture.rs`.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 #[cfg(unix)]
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -41,8 +41,9 @@ pub struct CaptureConfig {
     pub snaplen: u32,
     /// Bytes after which a file is full, at least 4,096; a batch may go beyond. Default 1 GiB.
     pub file_max: u64,
-    /// Files that are kept, at least 1. When one is full it gets the name `path.1`, older ones move up, and the oldest
-    /// goes. With 1, frames after the file is full are not recorded. Default 1.
+    /// Files that are kept, at least 1. When one is full, the next is begun as `path.new`; then the full one gets the name `path.1`, older ones
+    /// move up, and the oldest goes. While none can be begun, frames are not recorded and all files stay. With 1, frames after the file is full
+    /// are not recorded. Default 1.
     pub files: u32,
     /// Bytes that wait to be written at most, at least 4,096. Default 8 MiB.
     pub buffer_max: usize,
@@ -284,7 +285,12 @@ struct Output {
     config: CaptureConfig,
     link: LinkType,
     file: File,
+    /// Bytes of whole blocks that we have written.
     written: u64,
+    /// Where the next block belongs in the file. `None` for one that has no such places, as a pipe.
+    end: Option<u64>,
+    /// A part of a block stands at the end, and cannot be removed: whatever came behind it could not be read.
+    is_broken: bool,
 }
 
 impl Output {
@@ -294,16 +300,30 @@ impl Output {
         pcapng::section(&mut header);
         pcapng::interface(&mut header, &config.name, link, config.snaplen);
         file.write_all(&header)?;
-        Ok(Self { config: config.clone(), link, file, written: header.len() as u64 })
+        let end = file.stream_position().ok();
+        Ok(Self { config: config.clone(), link, file, written: header.len() as u64, end, is_broken: false })
     }
 
     /// Writes whole blocks. False if they are not kept.
     fn write(&mut self, blocks: &[u8]) -> bool {
-        if self.written >= self.config.file_max && !self.rotate() {
+        let is_full = self.written >= self.config.file_max || self.is_broken;
+        if is_full && !self.rotate() {
+            return false;
+        }
+        if self.file.write_all(blocks).is_err() {
+            self.is_broken = self.take_back().is_err();
             return false;
         }
         self.written += blocks.len() as u64;
-        self.file.write_all(blocks).is_ok()
+        self.end = self.end.map(|end| end + blocks.len() as u64);
+        true
+    }
+
+    /// Removes what stands behind the last whole block.
+    fn take_back(&mut self) -> io::Result<()> {
+        let end = self.end.ok_or(io::ErrorKind::NotSeekable)?;
+        self.file.set_len(end)?;
+        self.file.seek(SeekFrom::Start(end)).map(drop)
     }
 
     /// Begins the next file. False if there is none.
@@ -311,25 +331,34 @@ impl Output {
         if self.config.files < 2 {
             return false;
         }
+        // Before any name is changed: if it cannot be, all files stay as they are, and the next blocks try again.
+        let new = with_suffix(&self.config.path, "new");
+        let begun = File::create(&new).and_then(|file| Self::begin(&self.config, self.link, file));
+        let Ok(next) = begun else {
+            let _ = fs::remove_file(&new);
+            return false;
+        };
         for number in (1..self.config.files).rev() {
             let from =
                 if number == 1 { self.config.path.clone() } else { numbered(&self.config.path, number - 1) };
             // Those that do not exist yet cannot be renamed.
             let _ = fs::rename(from, numbered(&self.config.path, number));
         }
-        match File::create(&self.config.path).and_then(|file| Self::begin(&self.config, self.link, file)) {
-            Ok(next) => {
-                *self = next;
-                true
-            }
-            Err(_) => false,
-        }
+        // Refused only if somebody else is at work in the folder; the file is the next all the same, by its other name.
+        let _ = fs::rename(new, &self.config.path);
+        *self = next;
+        true
     }
 }
 
 fn numbered(path: &Path, number: u32) -> PathBuf {
+    with_suffix(path, &number.to_string())
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{number}"));
+    name.push(".");
+    name.push(suffix);
     name.into()
 }
 
@@ -445,5 +474,66 @@ impl<N: Netif> Netif for Captured<N> {
     #[cfg(unix)]
     fn announced(&self, queue: usize) {
         self.netif.announced(queue);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    use std::io::Read;
+
+    fn begin(config: &CaptureConfig, file: File) -> Output {
+        Output::begin(config, LinkType::Raw, file).unwrap()
+    }
+
+    #[test]
+    fn files_stay_while_the_next_cannot_be_begun() {
+        let folder = std::env::temp_dir().join(format!("sockeye-rotation-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let config = CaptureConfig { file_max: 4096, files: 3, ..CaptureConfig::to(folder.join("ring")) };
+        let mut output = begin(&config, File::create(&config.path).unwrap());
+        let blocks = |number: u8| vec![number; 4096];
+        assert!(output.write(&blocks(1)) && output.write(&blocks(2)));
+        let last = |name: &str| fs::read(folder.join(name)).ok().and_then(|bytes| bytes.last().copied());
+        let files = || ["ring", "ring.1", "ring.2", "ring.new"].map(last);
+        // No file can have the name of a folder.
+        fs::create_dir(folder.join("ring.new")).unwrap();
+        for _ in 0..4 {
+            assert!(!output.write(&blocks(3)));
+            assert_eq!(files(), [Some(2), Some(1), None, None]);
+        }
+        fs::remove_dir(folder.join("ring.new")).unwrap();
+        assert!(output.write(&blocks(4)));
+        assert_eq!(files(), [Some(4), Some(2), Some(1), None]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_block_of_which_a_part_was_written_is_removed() {
+        const ROOM: u64 = 3 * 4096;
+        let file = File::from(memfd_create("blocks", MemfdFlags::ALLOW_SEALING).unwrap());
+        file.set_len(ROOM).unwrap();
+        // What is written beyond ends at a page, as on a disk that is full.
+        fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+        let mut output = begin(&CaptureConfig::to(""), file.try_clone().unwrap());
+        assert!(output.write(&[1; 4000]));
+        let end = output.written;
+        assert!(!output.write(&[2; 3 * 4096]));
+        assert_eq!((file.metadata().unwrap().len(), (&file).stream_position().unwrap()), (end, end));
+        assert!(!output.is_broken);
+    }
+
+    #[test]
+    fn nothing_follows_a_part_of_a_block_that_stays() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut output = begin(&CaptureConfig::to(""), File::from(std::os::fd::OwnedFd::from(writer)));
+        output.is_broken = output.take_back().is_err();
+        assert!(output.is_broken && !output.write(&[1; 16]));
+        let header_len = usize::try_from(output.written).unwrap();
+        drop(output);
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len(), header_len);
     }
 }
