@@ -16,14 +16,15 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
-use sockeye_mbuf::Chain;
+use sockeye_mbuf::{Chain, Pool};
 use sockeye_netif::{MTU_MAX, MTU_MIN, MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU64, Ordering};
@@ -39,6 +40,10 @@ const _: () = assert!(BUFFER > 2 * (LEN + FRAME_MAX));
 const UNSENT_MAX: usize = 1 << 20;
 /// Pieces of a frame that are written without being joined first.
 const PIECES_MAX: usize = 16;
+/// Edges that are taken away at once, at least those of the bell, of the socket, and of an earlier one.
+const EVENTS_MAX: usize = 4;
+/// A wait that does not wait.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Ethernet frames over a stream socket. A handle: clones are the same interface.
 #[derive(Clone, Debug)]
@@ -75,6 +80,8 @@ struct Inner {
     is_interrupted: AtomicBool,
     /// Wakes the thread that waits.
     bell: OwnedFd,
+    /// The epoll file of the bell and the socket.
+    events: OwnedFd,
     /// (a) Counters, in the order of [`StreamCounts`].
     counts: [AtomicU64; 4],
 }
@@ -113,6 +120,8 @@ impl FrameStream {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let events = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&events, &bell, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
         let inner = Inner {
             mac,
             mtu,
@@ -123,6 +132,7 @@ impl FrameStream {
             is_down: AtomicBool::new(false),
             is_interrupted: AtomicBool::new(false),
             bell,
+            events,
             counts: Default::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -134,8 +144,15 @@ impl FrameStream {
     /// The system's, if the descriptor cannot be made non-blocking; the earlier one then stays.
     pub fn connect(&self, socket: OwnedFd) -> io::Result<()> {
         fcntl_setfl(&socket, fcntl_getfl(&socket)? | OFlags::NONBLOCK)?;
-        let socket = Arc::new(socket);
         let inner = &*self.inner;
+        // An earlier one leaves the file when its last descriptor is closed.
+        epoll::add(
+            &inner.events,
+            &socket,
+            EventData::new_u64(0),
+            EventFlags::IN | EventFlags::OUT | EventFlags::ET,
+        )?;
+        let socket = Arc::new(socket);
         let receiver =
             Receiver { socket: Some(Arc::clone(&socket)), buffer: vec![0; BUFFER], from: 0, to: 0 };
         *inner.receiver.lock() = receiver;
@@ -325,6 +342,11 @@ impl Netif for FrameStream {
         false
     }
 
+    fn attached(&self, _pool: &Pool) {
+        // Perhaps to another stack than the one that has interrupted it.
+        self.inner.is_interrupted.store(false, Ordering::Release);
+    }
+
     fn is_down(&self) -> bool {
         self.inner.is_down.load(Ordering::Acquire)
     }
@@ -400,6 +422,17 @@ impl Netif for FrameStream {
     fn interrupt(&self, _queue: usize) {
         self.inner.is_interrupted.store(true, Ordering::Release);
         self.inner.ring();
+    }
+
+    fn descriptor(&self, _queue: usize) -> Option<BorrowedFd<'_>> {
+        Some(self.inner.events.as_fd())
+    }
+
+    fn announced(&self, _queue: usize) {
+        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS_MAX];
+        // It does not wait, so no signal ends it.
+        let _ = epoll::wait(&self.inner.events, &mut events, Some(&NOW));
+        self.flush();
     }
 }
 
@@ -541,6 +574,21 @@ mod tests {
             let waiting = scope.spawn(|| stream.wait(0, Duration::ZERO));
             stream.interrupt(0);
             waiting.join().unwrap();
+            // Another stack gets it.
+            let pool = Pool::new(PoolConfig::default());
+            stream.attached(&pool);
+            let waiting = scope.spawn(|| {
+                let mut waits = 0;
+                while received(&stream, 10).is_empty() {
+                    stream.wait(0, Duration::ZERO);
+                    waits += 1;
+                }
+                waits
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            theirs.write_all(&framed(&[1])).unwrap();
+            let waits = waiting.join().unwrap();
+            assert!(waits < 10, "{waits} waits");
         });
     }
 }

@@ -269,6 +269,21 @@ fn a_wait_ends_with_a_frame_and_permanently_with_an_interruption() {
         tun.interrupt(0);
         waiting.join().unwrap();
         tun.wait(0, Duration::ZERO);
+        // Another stack gets it.
+        tun.attached(&Pool::new(PoolConfig::default()));
+        let waiting = scope.spawn(|| {
+            let (mut seen, mut waits) = (0, 0);
+            while seen == 0 {
+                tun.wait(0, Duration::ZERO);
+                tun.receive(0, 10, &mut |frame| seen += usize::from(is_ours(frame.head)));
+                waits += 1;
+            }
+            waits
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        namespace.run(send).unwrap();
+        let waits = waiting.join().unwrap();
+        assert!(waits < 20, "{waits} waits for a frame");
     });
 }
 

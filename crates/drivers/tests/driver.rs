@@ -1,6 +1,6 @@
-//! `sockeye::tokio::Driver` with a TUN device and the kernel on the other side, and the example that shows it.
+//! `sockeye::tokio::Driver` with a TUN device and the kernel on the other side, and the example that shows it; and with devices of machines.
 //!
-//! Needs the right to create network namespaces and devices; without it the tests print that and pass.
+//! The kernel needs the right to create network namespaces and devices; without it the tests print that and pass.
 
 #[path = "common/mod.rs"]
 mod lab;
@@ -10,17 +10,19 @@ mod tun_tokio;
 use std::future::poll_fn;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lab::{client, skipped};
+use lab::{client, eventually, skipped};
+use sockeye::netif::{LinkOptions, MacAddr};
 use sockeye::tokio::Driver;
-use sockeye::{Config, Stack};
+use sockeye::{Config, Stack, TcpStream, UdpSocket};
 use sockeye_drivers::testing::delete_link;
-use sockeye_drivers::{Namespace, Tun, TunConfig};
-use tokio::io::AsyncReadExt;
+use sockeye_drivers::{FrameStream, Namespace, Tun, TunConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
@@ -85,7 +87,7 @@ fn tasks_of_two_threads_serve_the_kernel_through_several_queues() {
 /// A connection of this thread, which blocks, to a server of the kernel, while a runtime drives the stack: only the driver takes frames.
 fn leaves_the_device_to_the_driver(
     serve: impl FnOnce(std::net::TcpStream) + Send + 'static,
-    run: impl FnOnce(sockeye::TcpStream),
+    run: impl FnOnce(TcpStream),
 ) {
     let (namespace, tun) = device(1);
     let listener = namespace.run(|| TcpListener::bind("10.9.0.1:7").unwrap()).unwrap();
@@ -96,7 +98,7 @@ fn leaves_the_device_to_the_driver(
     let entered = runtime.enter();
     let _driven = runtime.spawn(Driver::new(&stack).unwrap());
     drop(entered);
-    let stream = sockeye::TcpStream::connect_on(&stack, SocketAddr::from(([10, 9, 0, 1], 7))).unwrap();
+    let stream = TcpStream::connect_on(&stack, SocketAddr::from(([10, 9, 0, 1], 7))).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     run(stream);
@@ -177,4 +179,111 @@ fn a_device_that_goes_ends_its_connections_and_not_the_driver() {
         driven.abort();
     });
     drop(held.join().unwrap());
+}
+
+#[test]
+fn a_device_is_read_by_whoever_has_it_after_a_driver() {
+    if skipped("a device after its driver") {
+        return;
+    }
+    let (namespace, tun) = device(1);
+    let at: SocketAddr = "10.9.0.2:9".parse().unwrap();
+    let send = || {
+        let sends = || std::net::UdpSocket::bind("10.9.0.1:0").unwrap().send_to(b"hello", at).unwrap();
+        namespace.run(sends).unwrap();
+    };
+    let attach = |stack: &Stack| {
+        stack.attach(tun.clone(), &[tun_tokio::prefix(tun_tokio::SERVER).unwrap()]).unwrap();
+        let socket = UdpSocket::bind_on(stack, at).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let has_come = |socket: &UdpSocket| socket.recv_from(&mut [0; 9]).is_ok();
+    let driven = stack();
+    let socket = attach(&driven);
+    one_thread().block_on(async {
+        let driver = tokio::spawn(Driver::new(&driven).unwrap());
+        send();
+        let comes = async {
+            while !has_come(&socket) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, comes).await.expect("by the driver");
+        driver.abort();
+        let _ = driver.await;
+    });
+    send();
+    eventually("by the program", || {
+        driven.poll(Duration::from_secs(100));
+        has_come(&socket)
+    });
+    // The last that is known is that there are no frames.
+    one_thread().block_on(async {
+        let driver = tokio::spawn(Driver::new(&driven).unwrap());
+        send();
+        sleep(Duration::from_millis(20)).await;
+        drop((socket, driven));
+        let _ = timeout(PATIENCE, driver).await.expect("it ends with its stack");
+    });
+    let threaded = Stack::new(Config::default()).unwrap();
+    let socket = attach(&threaded);
+    send();
+    eventually("by another stack", || has_come(&socket));
+}
+
+#[test]
+fn frames_of_a_stream_socket_come_to_tasks_and_all_that_they_send_leaves() {
+    const LEN: usize = 4 << 20;
+    let attach = |stack: &Stack, socket: UnixStream, last: u8| {
+        let stream = FrameStream::new(MacAddr([2, 0, 0, 0, 0, last]), 9000).unwrap();
+        let options = LinkOptions { accept_ra: false, detect_duplicates: false, ..LinkOptions::default() };
+        let addr = format!("10.9.0.{last}/24").parse().unwrap();
+        stack.attach_with(stream.clone(), &[addr], &options).unwrap();
+        stream.connect(socket.into()).unwrap();
+    };
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let other = Stack::new(Config::default()).unwrap();
+    attach(&other, theirs, 1);
+    one_thread().block_on(async {
+        let stack = stack();
+        let driven = tokio::spawn(Driver::new(&stack).unwrap());
+        sleep(Duration::from_millis(5)).await;
+        attach(&stack, ours, 2);
+        let listener = sockeye::tokio::TcpListener::bind_on(&stack, "10.9.0.2:7").await.unwrap();
+        let client = tokio::task::spawn_blocking(move || {
+            let mut stream = TcpStream::connect_on(&other, "10.9.0.2:7").unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+        });
+        let (mut server, _) = timeout(PATIENCE, listener.accept()).await.expect("the driver hears").unwrap();
+        server.write_all(&vec![7; LEN]).await.unwrap();
+        server.shutdown().await.unwrap();
+        assert_eq!(timeout(PATIENCE, client).await.unwrap().unwrap(), LEN as u64);
+        assert!(!driven.is_finished());
+        driven.abort();
+    });
+}
+
+#[cfg(feature = "vhost-user")]
+#[test]
+fn a_driver_hears_of_a_machines_card() {
+    one_thread().block_on(async {
+        let stack = stack();
+        let card = sockeye_drivers::VhostUser::new(MacAddr([2, 0, 0, 0, 0, 1]), 1500).unwrap();
+        stack.attach(card.clone(), &["10.9.0.2/24".parse().unwrap()]).unwrap();
+        let listener = sockeye::tokio::TcpListener::bind_on(&stack, "10.9.0.2:7").await.unwrap();
+        let driven = tokio::spawn(Driver::new(&stack).unwrap());
+        let to = SocketAddr::from(([10, 9, 0, 9], 7));
+        let connecting = tokio::spawn(async move {
+            let connected = sockeye::tokio::TcpStream::connect_on(&stack, to).await;
+            connected.unwrap_err().kind()
+        });
+        sleep(Duration::from_millis(5)).await;
+        card.end();
+        let kind = timeout(Duration::from_secs(20), connecting).await.expect("it is told").unwrap();
+        assert_eq!(kind, ErrorKind::NetworkDown);
+        drop(listener);
+        driven.abort();
+    });
 }

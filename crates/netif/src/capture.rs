@@ -475,6 +475,11 @@ impl<N: Netif> Netif for Captured<N> {
     fn announced(&self, queue: usize) {
         self.netif.announced(queue);
     }
+
+    #[cfg(unix)]
+    fn unannounced(&self, queue: usize) {
+        self.netif.unannounced(queue);
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -166,6 +166,12 @@ pub trait Netif: Send + Sync + 'static {
     fn announced(&self, queue: usize) {
         let _ = queue;
     }
+
+    /// Told when such a driver ends: frames are to be looked for from now on without being [announced](Self::announced). Never blocks. Default: nothing.
+    #[cfg(unix)]
+    fn unannounced(&self, queue: usize) {
+        let _ = queue;
+    }
 }
 
 /// How the wait of a caller at an interface ended.

@@ -312,6 +312,10 @@ impl<N: Netif> Netif for Lan<N> {
     fn announced(&self, queue: usize) {
         self.inner.announced(queue);
     }
+
+    fn unannounced(&self, queue: usize) {
+        self.inner.unannounced(queue);
+    }
 }
 
 #[cfg(test)]

@@ -414,6 +414,12 @@ impl Netif for Tun {
             queue.announce();
         }
     }
+
+    fn unannounced(&self, queue: usize) {
+        if let Some(queue) = self.device.queues.get(queue) {
+            queue.unannounce();
+        }
+    }
 }
 
 /// Work that the kernel may leave to us: checksums, and TCP segments that are to be cut.

@@ -7,7 +7,7 @@
 //!
 //! # Why no wake-up is lost
 //! A wait is a `poll` of the device and of an eventfd; both are asked for their level, so an earlier frame or
-//! interruption ends it. An interruption sets its flag and writes the eventfd, which is never read: it stays. A device
+//! interruption ends it. An interruption sets its flag and writes the eventfd, which is read by the next stack that gets the queue alone: it stays. A device
 //! that was deleted reports an error for ever, so once that is seen the wait is for the eventfd alone.
 //!
 //! A caller's wait is a `poll` of a third, too, which ends it. It is written when a caller waits for it
@@ -15,7 +15,8 @@
 //! was meant for it.
 //!
 //! A driver that waits at the descriptor itself may say when frames have come ([`Queue::announce`]); then no system call is made to find a queue empty that
-//! was found so before. The announcement is taken back *before* the frames are read, so one that comes meanwhile stays.
+//! was found so before. The announcement is taken back *before* the frames are read, so one that comes meanwhile stays. A driver that goes says so
+//! ([`Queue::unannounce`]), and the queue is read each time again.
 //!
 //! # Why an idle queue holds no packet memory
 //! A reader keeps the room that is left in its clusters for the next frames, until it finds nothing. The thread that waits here gives that room back
@@ -114,9 +115,18 @@ impl Queue {
         self.fd.as_fd()
     }
 
-    /// Where received frames are to lie.
+    /// Where received frames are to lie, for a stack. Nothing is left of an earlier one: that it has interrupted the queue, and that its driver has announced frames.
     pub fn attach(&self, pool: &Pool) {
+        self.unannounce();
+        self.interrupted.store(false, Ordering::Release);
+        // `AGAIN` if there was no interruption.
+        let _ = rustix::io::read(&self.interrupt, &mut [0; 8]);
         self.reader.lock().attach(pool);
+    }
+
+    /// Nobody announces frames any more.
+    pub fn unannounce(&self) {
+        self.known.store(known::NOTHING, Ordering::Release);
     }
 
     /// Frames may have come.

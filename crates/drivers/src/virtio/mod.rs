@@ -32,7 +32,7 @@ mod ring;
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
@@ -41,6 +41,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, recv};
+use sockeye_mbuf::Pool;
 use sockeye_netif::{MTU_MAX, MTU_MIN, MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -399,6 +400,11 @@ impl Netif for VhostUser {
         false
     }
 
+    fn attached(&self, _pool: &Pool) {
+        // Perhaps to another stack than the one that has interrupted it.
+        self.handle.inner.is_interrupted.store(false, Ordering::Release);
+    }
+
     fn is_down(&self) -> bool {
         self.handle.inner.is_down.load(Ordering::Acquire)
     }
@@ -460,5 +466,13 @@ impl Netif for VhostUser {
     fn interrupt(&self, _queue: usize) {
         self.handle.inner.is_interrupted.store(true, Ordering::Release);
         self.handle.inner.ring_bell();
+    }
+
+    fn descriptor(&self, _queue: usize) -> Option<BorrowedFd<'_>> {
+        Some(self.handle.inner.events.as_fd())
+    }
+
+    fn announced(&self, _queue: usize) {
+        self.take_events();
     }
 }

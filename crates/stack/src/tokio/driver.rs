@@ -69,7 +69,7 @@ use crate::rt::handle::{Stack, WeakStack};
 /// cores.
 ///
 /// **Devices.** It waits for all interfaces of the stack that have a [`descriptor`](crate::netif::Netif::descriptor),
-/// with all their queues, including those attached later. TUN and TAP devices of `sockeye_drivers` have one. A
+/// with all their queues, including those attached later. The devices of `sockeye_drivers` have one. A
 /// [`channel`](fn@crate::netif::channel) and a [`wire`](fn@crate::netif::wire) report by themselves that a frame has
 /// arrived, and so can any interface ([`Waking::announce`](crate::netif::Waking::announce)). When a device vanishes,
 /// its connections end with ENETDOWN, as in any stack, and the driver continues with the rest.
@@ -247,8 +247,15 @@ impl Future for Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(stack) = self.stack.upgrade() {
-            // Before another driver may come.
             stack.set_driver_clock(None);
+            // Before there can be another driver, or the program polls the stack itself.
+            if let Ok(core) = stack.core::<Core>() {
+                for queue in &self.queues {
+                    if let Some(device) = core.netifs.netif(queue.netif) {
+                        device.unannounced(core, queue.queue);
+                    }
+                }
+            }
             stack.set_driver_wake(None::<fn()>);
         }
     }

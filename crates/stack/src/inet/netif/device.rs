@@ -239,6 +239,12 @@ impl Device {
         panics::contain(core, PanicSource::Netif, "Netif::announced", || self.netif().announced(queue));
     }
 
+    /// [`Netif::unannounced`]
+    #[cfg(all(feature = "tokio", unix))]
+    pub fn unannounced(&self, core: &Core, queue: usize) {
+        panics::contain(core, PanicSource::Netif, "Netif::unannounced", || self.netif().unannounced(queue));
+    }
+
     /// Panics of its receiving side so far. For comparing with an earlier look.
     pub fn fault_count(&self) -> u32 {
         self.faults.load(Ordering::Relaxed)
