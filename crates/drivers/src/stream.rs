@@ -11,7 +11,14 @@
 //! A wait is a `poll` of the socket and of an eventfd, which is written for each thing that a waiter has to know beside frames: another connection, bytes
 //! that wait for room, an interruption. The waiter reads the eventfd first and then looks at all three. `has_unsent` is written under the sender's mutex only.
 //!
-//! Locks: the receiver's and the sender's mutex; neither is taken under the other. Does not depend on the content of frames. Tests: below;
+//! A driver that waits elsewhere has an epoll file of the same two ([`Netif::descriptor`]), each as an edge. It takes the edges away and sends what waits *before* it
+//! receives, so whatever comes meanwhile is an edge again.
+//!
+//! # Locks
+//! The receiver's mutex, and the sender's. `connect` takes the sender's under the receiver's: both halves get a connection at one time, and `is_connected` with them.
+//! Whoever finds the end of a connection holds the mutex of its half, so it takes back no later one. One who answers a frame while it is shown has both in the same order.
+//!
+//! Does not depend on the content of frames. Tests: below;
 //! `apps/gateway/tests` with QEMU.
 
 use std::collections::VecDeque;
@@ -72,7 +79,7 @@ struct Inner {
     sender: Mutex<Sender>,
     /// (a) Bytes wait for room in the socket. Written under `sender`.
     has_unsent: AtomicBool,
-    /// (a) There is a connection. Written by `connect`, and by whoever finds its end.
+    /// (a) There is a connection. Written by `connect` under both mutexes, and under one by whoever finds its end.
     is_connected: AtomicBool,
     /// (a) There will be no connection any more.
     is_down: AtomicBool,
@@ -155,13 +162,15 @@ impl FrameStream {
         let socket = Arc::new(socket);
         let receiver =
             Receiver { socket: Some(Arc::clone(&socket)), buffer: vec![0; BUFFER], from: 0, to: 0 };
-        *inner.receiver.lock() = receiver;
-        let mut sender = inner.sender.lock();
-        *sender = Sender { socket: Some(socket), ..Sender::default() };
+        let sender = Sender { socket: Some(socket), ..Sender::default() };
+        let (mut to_receiver, mut to_sender) = (inner.receiver.lock(), inner.sender.lock());
+        let earlier =
+            (std::mem::replace(&mut *to_receiver, receiver), std::mem::replace(&mut *to_sender, sender));
         inner.has_unsent.store(false, Ordering::Release);
-        // Release, with the acquire of `is_connected`: a fact of its own.
+        // Release, with the acquire of `is_connected`: a fact of its own. Under both locks: the end of an earlier connection is found before, that of this one after.
         inner.is_connected.store(true, Ordering::Release);
-        drop(sender);
+        drop((to_receiver, to_sender));
+        drop(earlier);
         inner.ring();
         Ok(())
     }
@@ -556,6 +565,33 @@ mod tests {
             assert!(stream.has_unsent(), "the reader is behind");
         }
         assert!(stream.inner.sender.lock().unsent.capacity() <= 2 * UNSENT_MAX);
+    }
+
+    #[test]
+    fn a_connection_that_ends_while_it_begins_is_found_to_have_ended() {
+        let stream = FrameStream::new(MacAddr([2, 0, 0, 0, 0, 1]), 1500).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    received(&stream, 10);
+                }
+            });
+            for _ in 0..2000 {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                drop(theirs);
+                stream.connect(ours.into()).unwrap();
+                let begun = std::time::Instant::now();
+                while stream.is_connected() && begun.elapsed() < Duration::from_secs(20) {
+                    std::thread::yield_now();
+                }
+                if stream.is_connected() {
+                    break;
+                }
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        assert!(!stream.is_connected());
     }
 
     #[test]
