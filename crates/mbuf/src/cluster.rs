@@ -176,9 +176,9 @@ impl Cluster {
             self.fill.store(mark, Ordering::Relaxed);
             return take;
         }
-        // Relaxed: the exchange decides which thread writes, and carries no data. The bytes reach others with the view
-        // that covers them.
-        let won = self.fill.compare_exchange(end, mark, Ordering::Relaxed, Ordering::Relaxed);
+        // Acquire: pairs with the release of `give_back_room`, whose thread may have written the bytes that are reserved here.
+        // Relaxed if it fails: then nothing is touched. Bytes reach others with the view that covers them.
+        let won = self.fill.compare_exchange(end, mark, Ordering::Acquire, Ordering::Relaxed);
         if won.is_ok() { take } else { 0 }
     }
 
@@ -186,9 +186,10 @@ impl Cluster {
     /// has not been written into view.
     #[inline]
     pub(crate) fn give_back_room(&self, end: u32) {
-        // Relaxed, and no exchange: all other views end at or before the place where the reservation began, so while
+        // No exchange: all other views end at or before the place where the reservation began, so while
         // it stands no other thread's `reserve` finds the mark at its end, and no other thread moves it.
-        self.fill.store(end, Ordering::Relaxed);
+        // Release: what the caller has written there comes before the bytes of whoever reserves them next (`reserve`).
+        self.fill.store(end, Ordering::Release);
     }
 
     /// The core on which this cluster was allocated last.
@@ -350,6 +351,26 @@ mod models {
             let last = model.release();
             let (other_taken, other_last) = extender.join().unwrap();
             assert!(taken != other_taken, "one of the two gets the room");
+            assert!(last != other_last);
+        });
+    }
+
+    #[test]
+    fn room_that_is_given_back_is_written_by_the_next_only_after_the_first() {
+        loom::model(|| {
+            let model = Model::with_views(2);
+            let other = Arc::clone(&model);
+            let extender = thread::spawn(move || {
+                let taken = other.extend(0, 1);
+                let last = other.release();
+                (taken, last)
+            });
+            // As `Spare` does with room that it has no use for; the byte may have been written.
+            if model.extend(0, 2) {
+                model.header().give_back_room(0);
+            }
+            let last = model.release();
+            let (_, other_last) = extender.join().unwrap();
             assert!(last != other_last);
         });
     }
