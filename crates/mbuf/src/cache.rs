@@ -60,9 +60,11 @@ struct Bin {
     spare: Cell<Magazine>,
 }
 
-/// Bound of a cache, bytes with headers.
+/// Bound of a cache, bytes with headers: two magazines of each class. Of the class that goes home, the rest of what came from the depot together takes the
+/// place of one, and fewer than go together wait for that.
 const CACHE_BYTES: usize = {
-    let mut bytes = HOMEBOUND_ROUNDS as usize * Cluster::footprint(HOMEBOUND);
+    let homebound = 2 * (HOMEBOUND_ROUNDS - 1) - HOMEBOUND.rounds();
+    let mut bytes = homebound as usize * Cluster::footprint(HOMEBOUND);
     let mut i = 0;
     while i < CLASS_COUNT {
         let class = Class::ALL[i];
