@@ -327,19 +327,29 @@ impl Machine {
             return self.connect(socket.into_std()?.into());
         }
         let Some(socket) = &self.socket else { return std::future::pending().await };
-        if !self.stream.has_unsent() {
-            socket.readable().await?.clear_ready();
-            return Ok(());
-        }
-        tokio::select! {
-            ready = socket.readable() => ready?.clear_ready(),
-            ready = socket.writable() => {
-                ready?.clear_ready();
-                self.stream.flush();
-            }
-        }
-        Ok(())
+        poll_fn(|task| poll_socket(&self.stream, socket, task)).await
     }
+}
+
+/// Returns when a machine has sent something or has gone, and takes that back. Until then what waits for room is sent. Tasks send while the driver is here, so there may be
+/// some by then where there was none before; the driver need not hear of it.
+fn poll_socket(
+    stream: &FrameStream,
+    socket: &AsyncFd<OwnedFd>,
+    task: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    while let Poll::Ready(room) = socket.poll_write_ready(task) {
+        let mut room = room?;
+        // That is not taken back. Those who read are told as well, at the latest when something was sent in vain.
+        let is_closed = room.ready().is_write_closed();
+        // Before anything is sent: room that comes when the socket has refused the rest is reported again.
+        room.clear_ready();
+        stream.flush();
+        if is_closed {
+            break;
+        }
+    }
+    socket.poll_read_ready(task).map_ok(|mut readable| readable.clear_ready())
 }
 
 /// Gives the stack the device, the gateway's addresses there, and everything that comes. Packets are recorded in the file.
@@ -396,4 +406,48 @@ fn everything(stack: &Stack, netif: NetifId) -> io::Result<()> {
         stack.add_route(Prefix::new(everywhere, 0).map_err(io::Error::other)?, netif)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sockeye::netif::{Checksum, TxFrame};
+    use sockeye_mbuf::{Pool, PoolConfig};
+    use tokio::io::AsyncReadExt;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn what_a_task_sends_while_the_driver_waits_leaves_when_there_is_room() {
+        const LEN: usize = 60_000;
+        let shared = Shared::for_tests(&[], (64, 1 << 20), 65_520);
+        let stream = FrameStream::new(Facts::mac_of(&shared.plan), 65_520).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let mut theirs = tokio::net::UnixStream::from_std(theirs).unwrap();
+        let mut machine = Machine { stream: stream.clone(), socket: None, listener: None };
+        machine.connect(ours.into()).unwrap();
+        let drives = async {
+            loop {
+                machine.ready(&shared).await.unwrap();
+            }
+        };
+        let sends = async {
+            let pool = Pool::new(PoolConfig::default());
+            let mut count = 0;
+            while !stream.has_unsent() {
+                let payload = pool.copy_in(&[7; LEN]).unwrap();
+                let frame = TxFrame::new(&[], payload, Checksum::Software).unwrap();
+                assert_eq!(stream.transmit(0, &mut vec![frame]).dropped_count, 0);
+                count += 1;
+            }
+            // Each frame has its length before it.
+            let mut bytes = vec![0; count * (4 + LEN)];
+            theirs.read_exact(&mut bytes).await.unwrap();
+        };
+        tokio::select! {
+            biased;
+            () = drives => {}
+            sent = timeout(Duration::from_secs(20), sends) => sent.expect("the last bytes come"),
+        }
+    }
 }
