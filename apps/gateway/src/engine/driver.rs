@@ -41,8 +41,7 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
     let mut looks = Looks::new(cx.shared.busy);
     loop {
         let now = start.elapsed();
-        // An error: the runtime ends.
-        let Ok(wait_max) = port.turn(now) else { return };
+        let wait_max = port.turn(now);
         cx.credits.turn();
         let next = cx.stack.poll(now);
         if port.is_down() {

@@ -4,14 +4,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 
 use sockeye_drivers::VhostUser;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::Shared;
-use super::port::Turns;
+use super::door::Door;
 use crate::readiness::register;
 
 /// A card, or the place for one.
@@ -21,19 +21,17 @@ pub struct Guest {
     events: AsyncFd<OwnedFd>,
     /// A front end has come, and was not yet found to be gone.
     is_served: bool,
-    listener: Option<(tokio::net::UnixListener, Turns)>,
+    door: Option<Door>,
 }
 
 impl Guest {
-    /// Whoever comes to the listener.
+    /// Whoever comes in.
     ///
     /// # Errors
     /// The system's.
-    pub fn of_listener(card: VhostUser, listener: UnixListener, turns: Turns) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::UnixListener::from_std(listener)?;
+    pub fn of_door(card: VhostUser, door: Door) -> io::Result<Self> {
         let events = register(card.descriptor()?, Interest::READABLE)?;
-        Ok(Self { card, events, is_served: false, listener: Some((listener, turns)) })
+        Ok(Self { card, events, is_served: false, door: Some(door) })
     }
 
     /// The front end at this socket.
@@ -43,7 +41,7 @@ impl Guest {
     pub fn of_socket(card: VhostUser, socket: UnixStream) -> io::Result<Self> {
         let events = register(card.descriptor()?, Interest::READABLE)?;
         card.connect(socket)?;
-        Ok(Self { card, events, is_served: true, listener: None })
+        Ok(Self { card, events, is_served: true, door: None })
     }
 
     /// As [`Port::ready`](super::port::Port::ready).
@@ -61,15 +59,18 @@ impl Guest {
         if let Some(error) = self.card.take_refusal() {
             eprintln!("sockeye gateway: the machine's front end was let go: {error}");
         }
-        if was_served && self.listener.as_ref().is_none_or(|(_, turns)| *turns == Turns::One) {
+        if was_served && self.door.as_ref().is_none_or(Door::is_for_one) {
             self.card.end();
             return Ok(());
         }
-        let Some((listener, _)) = &self.listener else { return std::future::pending().await };
-        let (socket, _) = listener.accept().await?;
-        // Another machine than before, perhaps.
-        shared.router.forget();
-        self.card.connect(socket.into_std()?)?;
+        let Some(door) = &mut self.door else { return std::future::pending().await };
+        let card = &self.card;
+        let connect = |socket| {
+            // Another machine than before, perhaps.
+            shared.router.forget();
+            card.connect(socket)
+        };
+        door.next(connect).await;
         self.is_served = true;
         Ok(())
     }

@@ -12,7 +12,7 @@
 //!
 //! | file | tasks |
 //! |---|---|
-//! | `port.rs`, `queues.rs`, `guest.rs` | none: the device; its queues, which loops share |
+//! | `port.rs`, `queues.rs`, `guest.rs`, `door.rs` | none: the device; its queues, which loops share; where machines come in |
 //! | `driver.rs`, `looks.rs`, `load.rs` | none: the main future, which drives the stack; busy polling; when loops join |
 //! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; the limit on pending connects; relaying bytes |
 //! | `udp.rs`, `runs.rs`, `ping.rs` | UDP flows; datagrams sent by one system call; pings |
@@ -26,6 +26,7 @@
 mod attempts;
 mod clients;
 mod credit;
+mod door;
 mod driver;
 pub mod forwards;
 mod guest;

@@ -22,6 +22,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::interval;
 
+use super::door::{Door, PAUSE};
 use super::driver::LONG;
 use super::guest::Guest;
 use super::load::Load;
@@ -86,7 +87,7 @@ pub enum Port {
 pub struct Machine {
     stream: FrameStream,
     socket: Option<AsyncFd<OwnedFd>>,
-    listener: Option<(tokio::net::UnixListener, Turns)>,
+    door: Option<Door>,
 }
 
 impl Port {
@@ -114,9 +115,8 @@ impl Port {
                 Ok(Self::Stream(Box::new(machine)))
             }
             Source::Machines(listener, turns) => {
-                listener.set_nonblocking(true)?;
-                let listener = tokio::net::UnixListener::from_std(listener)?;
-                Ok(Self::Stream(Box::new(Machine::new((stack, shared), pcap, Some((listener, turns)))?)))
+                let door = Door::new(listener, turns)?;
+                Ok(Self::Stream(Box::new(Machine::new((stack, shared), pcap, Some(door))?)))
             }
             Source::Card(socket) => {
                 let card = VhostUser::new(mac, shared.mtu)?;
@@ -126,7 +126,7 @@ impl Port {
             Source::Cards(listener, turns) => {
                 let card = VhostUser::new(mac, shared.mtu)?;
                 join(stack, shared, card.clone(), pcap)?;
-                Ok(Self::Guest(Box::new(Guest::of_listener(card, listener, turns)?)))
+                Ok(Self::Guest(Box::new(Guest::of_door(card, Door::new(listener, turns)?)?)))
             }
         }
     }
@@ -175,17 +175,13 @@ impl Port {
     }
 
     /// A turn of the driver begins, at a time since its start: the loop waits at the queues that are its now. How long it may sleep, at most.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn turn(&mut self, now: Duration) -> io::Result<Duration> {
+    pub fn turn(&mut self, now: Duration) -> Duration {
         match self {
             Self::Share(reading) => {
-                let sleep_max = reading.load.turn(&reading.share, now);
-                reading.follow()?;
-                Ok(sleep_max.unwrap_or(LONG))
+                let sleep_max = reading.load.turn(&reading.share, now).unwrap_or(LONG);
+                if reading.follow(now) { sleep_max } else { sleep_max.min(PAUSE) }
             }
-            Self::Tun(..) | Self::Stream(_) | Self::Guest(_) => Ok(LONG),
+            Self::Tun(..) | Self::Stream(_) | Self::Guest(_) => LONG,
         }
     }
 
@@ -231,6 +227,8 @@ pub struct Reading {
     waited: Vec<Option<AsyncFd<Waited>>>,
     /// How many loops were in use when that was set up.
     in_use: usize,
+    /// After a refusal: the time of the next try.
+    again_at: Option<Duration>,
     load: Load,
 }
 
@@ -255,14 +253,28 @@ impl AsRawFd for Waited {
 impl Reading {
     fn new(share: Arc<Share>) -> Self {
         let waited = share.tuns.iter().map(|_| None).collect();
-        Self { waited, share, in_use: 0, load: Load::default() }
+        Self { waited, share, in_use: 0, again_at: None, load: Load::default() }
     }
 
-    fn follow(&mut self) -> io::Result<()> {
+    /// Waits at the queues that are this loop's. False if that cannot be: it is reported, and tried again after a pause.
+    fn follow(&mut self, now: Duration) -> bool {
         let in_use = self.share.queues.in_use();
-        if std::mem::replace(&mut self.in_use, in_use) == in_use {
-            return Ok(());
+        if self.in_use == in_use {
+            return true;
         }
+        if self.again_at.is_none_or(|at| at <= now) {
+            match self.wait_at_those_of(in_use) {
+                Ok(()) => (self.in_use, self.again_at) = (in_use, None),
+                Err(error) => {
+                    eprintln!("sockeye gateway: a queue of the device cannot be waited at: {error}");
+                    self.again_at = Some(now + PAUSE);
+                }
+            }
+        }
+        self.again_at.is_none()
+    }
+
+    fn wait_at_those_of(&mut self, in_use: usize) -> io::Result<()> {
         for ((queue, _), waited) in self.share.tuns.iter().zip(&mut self.waited) {
             if !self.share.reads(*queue, in_use) {
                 *waited = None;
@@ -296,39 +308,45 @@ impl Machine {
     fn new(
         (stack, shared): (&Stack, &Arc<Shared>),
         pcap: Option<File>,
-        listener: Option<(tokio::net::UnixListener, Turns)>,
+        door: Option<Door>,
     ) -> io::Result<Self> {
         let stream = FrameStream::new(Facts::mac_of(&shared.plan), shared.mtu)?;
         join(stack, shared, stream.clone(), pcap)?;
-        Ok(Self { stream, socket: None, listener })
+        Ok(Self { stream, socket: None, door })
     }
 
     fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
-        self.stream.connect(socket)?;
-        let socket = self.stream.descriptor()?;
-        self.socket =
-            socket.map(|socket| register(socket, Interest::READABLE | Interest::WRITABLE)).transpose()?;
+        self.socket = Some(connect(&self.stream, socket)?);
         Ok(())
     }
 
     async fn ready(&mut self, shared: &Shared) -> io::Result<()> {
         if !self.stream.is_connected() {
-            if self.socket.take().is_some()
-                && self.listener.as_ref().is_none_or(|(_, turns)| *turns == Turns::One)
-            {
+            if self.socket.take().is_some() && self.door.as_ref().is_none_or(Door::is_for_one) {
                 // The machine has gone, and was the last.
                 self.stream.end();
                 return Ok(());
             }
-            let Some((listener, _)) = &self.listener else { return std::future::pending().await };
-            let (socket, _) = listener.accept().await?;
-            // Another machine than before, perhaps.
-            shared.router.forget();
-            return self.connect(socket.into_std()?.into());
+            let Self { stream, socket, door } = self;
+            let Some(door) = door else { return std::future::pending().await };
+            let connect = |came: UnixStream| {
+                // Another machine than before, perhaps.
+                shared.router.forget();
+                connect(stream, came.into())
+            };
+            *socket = Some(door.next(connect).await);
+            return Ok(());
         }
         let Some(socket) = &self.socket else { return std::future::pending().await };
         poll_fn(|task| poll_socket(&self.stream, socket, task)).await
     }
+}
+
+/// Connects a machine, and waits at a descriptor of its socket. That comes first: a connection that is not waited at would never end.
+fn connect(stream: &FrameStream, socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    let waited = register(socket.try_clone()?, Interest::READABLE | Interest::WRITABLE)?;
+    stream.connect(socket)?;
+    Ok(waited)
 }
 
 /// Returns when a machine has sent something or has gone, and takes that back. Until then what waits for room is sent. Tasks send while the driver is here, so there may be
@@ -424,7 +442,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
         let mut theirs = tokio::net::UnixStream::from_std(theirs).unwrap();
-        let mut machine = Machine { stream: stream.clone(), socket: None, listener: None };
+        let mut machine = Machine { stream: stream.clone(), socket: None, door: None };
         machine.connect(ours.into()).unwrap();
         let drives = async {
             loop {

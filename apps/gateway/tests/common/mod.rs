@@ -37,7 +37,7 @@ pub fn unavailable() -> bool {
 }
 
 /// The program under test.
-pub struct Gateway(Child);
+pub struct Gateway(pub Child);
 
 impl Gateway {
     pub fn start(options: &[&str], command: &[OsString]) -> Self {

@@ -5,6 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use sockeye::netif::{LinkOptions, MacAddr, Prefix};
 use sockeye::{Config, Stack, TcpStream};
 use sockeye_drivers::FrameStream;
@@ -91,4 +92,27 @@ fn a_machine_that_listens_is_connected_to_and_an_ordinary_file_stays() {
     assert!(said.contains("is no socket"), "{said}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_machine_that_comes_while_descriptors_are_used_up_is_served_later() {
+    let (server, port) = echo_server();
+    let path = temporary("descriptors.socket");
+    let mut gateway = Gateway::start(&["--qemu", path.to_str().unwrap(), "--allow", "127.0.0.1"], &[]);
+    let first = machine(connected(&path), 1);
+    let to = format!("10.0.2.2:{port}");
+    echo(&first, &to, 1000);
+    server.finish(1);
+    let limit = |number| {
+        let limit = Rlimit { current: number, maximum: getrlimit(Resource::Nofile).maximum };
+        prlimit(Some(Pid::from_child(&gateway.0)), Resource::Nofile, limit).unwrap().current
+    };
+    let earlier = limit(Some(3));
+    drop(first);
+    let second = machine(connected(&path), 2);
+    // It has tried by then, unless it is very slow.
+    std::thread::sleep(Duration::from_millis(300));
+    limit(earlier);
+    echo(&second, &to, 1000);
+    gateway.kill();
 }
