@@ -221,6 +221,12 @@ impl<P: Payload> Pcb<P> {
         self.ecn.is_on() && !matches!(self.state, State::SynSent | State::SynReceived)
     }
 
+    /// Whether the flags of accurate ECN count, if a segment has some: both ends agreed to it.
+    #[inline]
+    pub fn has_accurate_ecn(&self) -> bool {
+        self.ecn.is_accurate()
+    }
+
     /// The connection's accurate ECN, if both ends agreed to it.
     pub fn accurate_ecn(&self) -> Option<AccEcnInfo> {
         self.rare.accecn().map(AccEcn::info)

@@ -46,7 +46,7 @@ fn transfer_through(config: &WireConfig, input: Input, damage: Damage) -> Lab {
 }
 
 /// Fills in the checksum of an IPv4 header.
-fn mend_ip_checksum(head: &mut [u8]) {
+pub fn mend_ip_checksum(head: &mut [u8]) {
     head[10..12].fill(0);
     let sum: u32 = head[..20].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);

@@ -1,12 +1,15 @@
 //! Frames that carry several packets' worth, and frames that arrive in the stack's own packet memory.
 
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::common::{Random, eventually, hash_of, join_all, receive_chunked, send_chunked};
+use crate::faults::mend_ip_checksum;
 use crate::lab::{Lab, Tap, as_its_end};
 use sockeye::netif::{Netif, Prefix, Route, RxFrame, Sent, TxFrame, WireConfig, WireEnd, wire};
+use sockeye::{EcnMode, TcpStream};
 use sockeye_mbuf::{CLUSTER_MAX, Pool};
 use sockeye_proto::ip::Sum;
 
@@ -56,6 +59,55 @@ fn a_device_that_segments_gets_large_frames_with_a_segment_size() {
         assert!(large.load(Ordering::Relaxed) > 0);
         assert!(lab.count("frames_in") < (2 * BYTES / mss) as u64, "{}", lab.count("frames_in"));
     }
+}
+
+/// A device takes CWR for what it is in RFC 3168: of a frame that it cuts, the first packet's alone. In accurate ECN it is the middle bit of a counter, which is in each packet.
+#[test]
+fn a_counter_of_accurate_ecn_is_the_same_in_each_packet_of_a_large_segment() {
+    let _guard = crate::common::watchdog("large frames with accurate ECN");
+    let config = WireConfig { offload: true, segment_max: 65_535, ..WireConfig::default() };
+    let (left, right) = wire(&config).unwrap();
+    let (has_cwr, large) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (seen, seen_large) = (Arc::clone(&has_cwr), Arc::clone(&large));
+    // A router marks the client's first packet with text: from then on the counter of the server has the bit.
+    let marked = AtomicUsize::new(0);
+    let marking = move |frames: &mut Vec<TxFrame>| {
+        for frame in frames {
+            if frame.gso_size == 0 && !frame.payload.is_empty() && marked.fetch_add(1, Ordering::Relaxed) == 0
+            {
+                frame.head_mut()[1] |= 3;
+                mend_ip_checksum(frame.head_mut());
+            }
+        }
+    };
+    let looking = move |frames: &mut Vec<TxFrame>| {
+        for frame in frames.iter().filter(|frame| !frame.payload.is_empty()) {
+            let cwr = frame.head()[TCP_AT + 13] & 0x80 != 0;
+            assert!(!cwr || frame.gso_size == 0 && frame.payload.len() <= 1448, "{}", frame.payload.len());
+            seen.fetch_add(usize::from(cwr), Ordering::Relaxed);
+            seen_large.fetch_add(usize::from(frame.gso_size > 0), Ordering::Relaxed);
+        }
+    };
+    let left = Tap { end: left, sending: marking, receiving: |_: RxFrame<'_>| true };
+    let right = Tap { end: right, sending: looking, receiving: |_: RxFrame<'_>| true };
+    let lab = Lab::between(left, right, |c| c.tcp.ecn = EcnMode::Accurate);
+    let (mut client, mut server) = lab.pair();
+    let send = |server: &mut TcpStream, client: &mut TcpStream| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.write_all(&vec![7; 500_000]).unwrap());
+            client.read_exact(&mut vec![0; 500_000]).unwrap();
+        });
+    };
+    send(&mut server, &mut client);
+    let before = large.load(Ordering::Relaxed);
+    assert!(before > 0 && has_cwr.load(Ordering::Relaxed) == 0);
+    client.write_all(b"marked").unwrap();
+    server.read_exact(&mut [0; 6]).unwrap();
+    send(&mut server, &mut client);
+    assert!(has_cwr.load(Ordering::Relaxed) >= 500_000 / 1448);
+    assert_eq!(large.load(Ordering::Relaxed), before);
+    drop((client, server));
+    lab.assert_empty();
 }
 
 /// An end of a wire that takes more than an IP packet can say, and cuts it as the device of a kernel would, into pieces that the wire

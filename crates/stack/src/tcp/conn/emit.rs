@@ -11,6 +11,7 @@ use sockeye_sync::facade::Arc;
 use sockeye_sync::socket_lock::{Left, Turn};
 
 use super::outbox::{Beside, Context, OtherEnd, Routed, Unowned};
+use super::transmit::Cut;
 use super::{Conn, Work, transmit};
 use crate::base::payload::Data;
 use crate::rt::counter;
@@ -53,13 +54,13 @@ fn hand_over<'s>(cx: &mut Context<'s>, conn: &Conn, peer: OtherEnd<'s>, work: Wo
 
 /// Sends one segment without payload.
 pub(super) fn emit_bare(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header) {
-    emit(cx, conn, &mut header.into(), &mut Data::default(), 0);
+    emit(cx, conn, &mut header.into(), &mut Data::default(), Cut { mss: 0, is_ours: false });
 }
 
 /// Sends one segment: into the queue of a receiver that is known; as a frame, if it leaves the stack; else by lookup after
-/// leaving. `mss` is the size to which a device is to cut it. Head and payload are taken, where they go: a copy right after they
+/// leaving. `cut` is for a device. Head and payload are taken, where they go: a copy right after they
 /// were made waits until the stores that made them are through.
-pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payload: &mut Data, mss: u16) {
+pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payload: &mut Data, cut: Cut) {
     cx.core.count(counter::SEGMENTS_OUT);
     if head.flags().has(Flags::RST) {
         cold_path();
@@ -76,7 +77,7 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payl
         Err(full) => (*full, std::mem::take(payload)),
     };
     if conn.via.last().is_wire() {
-        return transmit::push(cx, conn, &header, payload, mss);
+        return transmit::push(cx, conn, &header, payload, cut);
     }
     let to = conn.tuple.reversed();
     cx.outbox.routed.push_back(Routed {

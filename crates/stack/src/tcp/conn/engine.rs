@@ -445,7 +445,9 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         // Nor is a SYN with text cut: its length does not rest on what the peer has said.
         let is_whole = segment.is_mtu_probe || !so.snd.connected;
         let mss = if is_whole { u16::MAX } else { mss };
-        emit(cx, conn, &mut segment.head, &mut payload, mss);
+        // To a device it means what RFC 3168 says, and is the first packet's alone. In accurate ECN it is a bit of a number, which each packet has.
+        let is_ours = segment.head.flags().has(Flags::CWR) && pcb.has_accurate_ecn();
+        emit(cx, conn, &mut segment.head, &mut payload, transmit::Cut { mss, is_ours });
         failpoints::hit(Point::Emitted, failpoints::of_conn(conn));
         if pcb.has_sent_all(snd_len) {
             break;

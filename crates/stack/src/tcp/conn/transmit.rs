@@ -44,6 +44,15 @@ struct Fields {
     is_cut: bool,
 }
 
+/// How a segment of more than one packet is cut.
+#[derive(Clone, Copy)]
+pub(super) struct Cut {
+    /// Bytes of text of each packet but the last.
+    pub mss: u16,
+    /// Here, and not by the device.
+    pub is_ours: bool,
+}
+
 /// Frames on their way to an interface, all of one flow.
 #[derive(Default)]
 pub(crate) struct Pending {
@@ -61,9 +70,8 @@ impl Pending {
 }
 
 /// A segment of `conn`, which is over a wire, as the next of its frames. Segments of another connection in
-/// the same call go first. The device cuts a segment that is longer than `mss`.
-pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data, mss: u16) {
-    let gso_size = if payload.0.len() > usize::from(mss) { mss } else { 0 };
+/// the same call go first.
+pub(super) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data, cut: Cut) {
     let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.local.addr, conn.tuple.remote.addr) else {
         return cx.core.ip.count(OUT_NO_ROUTES);
     };
@@ -73,7 +81,7 @@ pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: 
         flow_label: flow_label_of(cx, &conn.tuple, conn.hash, path.rehashes()),
         is_cut: path.is_cut(),
     };
-    add(cx, via, conn.hash, &conn.tuple, (header, gso_size, fields), payload);
+    add(cx, via, conn.hash, &conn.tuple, (header, cut, fields), payload);
 }
 
 /// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
@@ -88,7 +96,7 @@ pub(crate) fn send(
     let hash = tuple.hash(&cx.core.key);
     let flow_label = flow_label_of(cx, tuple, hash, cx.core.rehashes(unowned.rehashes));
     let fields = Fields { tos_ttl: unowned.tos_ttl, flow_label, is_cut: false };
-    add(cx, via, hash, tuple, (header, 0, fields), payload);
+    add(cx, via, hash, tuple, (header, Cut { mss: u16::MAX, is_ours: false }, fields), payload);
     flush(cx);
 }
 
@@ -103,7 +111,7 @@ fn add(
     via: Via,
     hash: u64,
     tuple: &FourTuple,
-    (header, gso_size, fields): (&Header, u16, Fields),
+    (header, cut, fields): (&Header, Cut, Fields),
     payload: Data,
 ) {
     let Some((id, netif)) = cx.core.netifs.out(via) else { return };
@@ -114,13 +122,15 @@ fn add(
         flush(cx);
         cx.outbox.pending.flow = flow;
     }
-    if gso_size > 0 {
-        let most = text_max(netif, tuple, header);
-        if payload.0.len() > most {
-            return add_parts(cx, netif, tuple, (header, gso_size, fields), payload.0, most);
-        }
+    let mss_len = usize::from(cut.mss);
+    if payload.0.len() <= mss_len {
+        return add_frame(cx, netif, tuple, (header, 0, fields), payload.0);
     }
-    add_frame(cx, netif, tuple, (header, gso_size, fields), payload.0);
+    let most = if cut.is_ours { mss_len } else { text_max(netif, tuple, header) };
+    if payload.0.len() > most {
+        return add_parts(cx, netif, tuple, (header, cut.mss, fields), payload.0, most);
+    }
+    add_frame(cx, netif, tuple, (header, cut.mss, fields), payload.0);
 }
 
 /// Text of such a segment that the interface takes to be cut.
@@ -133,7 +143,7 @@ fn text_max(netif: &Device, tuple: &FourTuple, header: &Header) -> usize {
 }
 
 /// [`add`] of more than the interface takes at once, in parts: the connection has made it for the way that it had when it
-/// began, and routes change.
+/// began, and routes change; or of what the interface may not cut.
 #[cold]
 fn add_parts(
     cx: &mut Context<'_>,
