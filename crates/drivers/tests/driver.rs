@@ -203,6 +203,8 @@ fn a_device_is_read_by_whoever_has_it_after_a_driver() {
     let socket = attach(&driven);
     one_thread().block_on(async {
         let driver = tokio::spawn(Driver::new(&driven).unwrap());
+        // It waits by then, and hears of the frame.
+        sleep(Duration::from_millis(20)).await;
         send();
         let comes = async {
             while !has_come(&socket) {
@@ -221,6 +223,8 @@ fn a_device_is_read_by_whoever_has_it_after_a_driver() {
     // The last that is known is that there are no frames.
     one_thread().block_on(async {
         let driver = tokio::spawn(Driver::new(&driven).unwrap());
+        // It waits by then, and hears of the frame.
+        sleep(Duration::from_millis(20)).await;
         send();
         sleep(Duration::from_millis(20)).await;
         drop((socket, driven));
