@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `args.rs`, `frames.rs`, `open.rs`, `gone.rs`, `run.rs`, `signals.rs`, `drain.rs` | the command line; opening devices; start and end |
 //! | `lan/` | the gateway as the router of an Ethernet segment: DHCP, router advertisements |
-//! | `sockets.rs`, `readiness.rs`, `resolvers.rs`, `packet.rs` | UNIX sockets in the file system; descriptors in the runtime; the host's resolv.conf; building packets |
+//! | `sockets.rs`, `readiness.rs`, `resolvers.rs` | UNIX sockets in the file system; descriptors in the runtime; the host's resolv.conf |
 //! | `plan.rs` | the addresses inside |
 //! | `inside/` | the process in the namespace: it creates or enters the namespace, makes the device and `/etc/resolv.conf`, and runs the command |
 //! | `engine/` | loops: a stack and the flows that it began, on one thread; the device's queues, which loops share |
@@ -43,7 +43,6 @@ mod host;
 mod inside;
 mod lan;
 mod open;
-mod packet;
 mod plan;
 mod policy;
 mod rates;

@@ -25,7 +25,7 @@ use sockeye_sync::Bell;
 use sockeye_sync::exchange::{Bounds, Exchange};
 
 use super::load::Measure;
-use crate::packet::datagram;
+use crate::lan::packet::datagram;
 use crate::policy::Protocol;
 
 const BOUNDS: Bounds = Bounds { inbox_max: 8 << 20, linger: Duration::from_secs(10), ended_max: 16_384 };

@@ -9,7 +9,7 @@ use sockeye_proto::ip::{self, Addresses, HeaderChecksum};
 use sockeye_proto::ndp::wire::PROTOCOL_ICMPV6;
 use sockeye_proto::udp;
 
-use crate::packet;
+use super::packet;
 
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];

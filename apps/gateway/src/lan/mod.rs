@@ -8,6 +8,7 @@
 //! | `frame.rs` | frames with requests and answers |
 //! | `dhcp.rs`, `dhcp6.rs`, `advert.rs` | messages |
 //! | `leases.rs` | which machine has which address |
+//! | `packet.rs` | packets with a datagram, for any part of the gateway |
 //!
 //! Does not depend on the engine. Bounds: `LEASES_MAX` machines; one answer per request, no longer than a packet of 1,280 bytes. Lock: one mutex around the
 //! leases, a leaf. Tests: at the ends of the files, `tests/` with real clients, and the fuzz target `machine`, which also compiles this folder.
@@ -17,6 +18,7 @@ mod dhcp;
 mod dhcp6;
 mod frame;
 mod leases;
+pub mod packet;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;

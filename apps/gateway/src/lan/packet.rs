@@ -1,6 +1,6 @@
 //! Builds IP packets with a datagram, as a host would send them.
 //!
-//! Does not depend on what is in them. Tests: `lan/mod.rs`, `engine/queues/tests.rs`.
+//! Does not depend on what is in them. Tests: `mod.rs`, `engine/queues/tests.rs`.
 
 use std::net::SocketAddr;
 
