@@ -8,7 +8,7 @@
 //! The kernel's timers are coarse and late, so no event is placed where a timer of the stack has just expired or is
 //! about to expire (`Maker::settle`).
 //!
-//! Tests: below, `tests/random.rs`.
+//! Tests: `generate/tests.rs`, `tests/random.rs`.
 
 mod calls;
 mod cookies;
@@ -579,17 +579,4 @@ const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
 const HOLE_MS: u32 = 10;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_gives_one_scenario_that_can_be_written_down() {
-        for seed in 0..20 {
-            let scenario = generate(seed);
-            assert_eq!(scenario, generate(seed));
-            assert_eq!(scenario.to_string().parse::<Scenario>().unwrap(), scenario);
-            assert!(scenario.events.windows(2).all(|pair| pair[0].at_ms <= pair[1].at_ms));
-        }
-        assert_ne!(generate(1), generate(2));
-    }
-}
+mod tests;

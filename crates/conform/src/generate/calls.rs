@@ -11,7 +11,7 @@ use crate::scenario::{Action, Question, SockOpt};
 impl Habit {
     /// Some applications make such calls, instead of the habit that the scenario would have.
     pub(super) fn or_calls(self, seed: u64) -> Self {
-        if Random::new(seed.rotate_left(56)).chance(PERCENT) { Self::Calls } else { self }
+        if Random::new(seed.rotate_left(60)).chance(PERCENT) { Self::Calls } else { self }
     }
 }
 

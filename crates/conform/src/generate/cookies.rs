@@ -10,7 +10,7 @@ use crate::random::Random;
 
 /// Some scenarios have such a listener, with any habit.
 pub(super) fn set(settings: &mut BTreeMap<String, String>, seed: u64) {
-    if Random::new(seed.rotate_left(12)).chance(PERCENT) {
+    if Random::new(seed.rotate_left(20)).chance(PERCENT) {
         settings.insert("syn_cookies".to_owned(), "always".to_owned());
     }
 }

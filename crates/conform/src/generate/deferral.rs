@@ -13,7 +13,7 @@ use crate::segment::Flags;
 impl Habit {
     /// Some listeners wait for data, instead of the habit that their peer would have.
     pub(super) fn or_deferral(self, seed: u64) -> Self {
-        let mut random = Random::new(seed.rotate_left(24));
+        let mut random = Random::new(seed.rotate_left(28));
         if random.chance(PERCENT) { Self::Deferral } else { self }
     }
 }

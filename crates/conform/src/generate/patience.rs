@@ -59,7 +59,7 @@ impl Habit {
 
     /// In some of them, sockets inherit more settings.
     pub(super) fn or_inherited(self, seed: u64) -> Self {
-        let is_it = Random::new(seed.rotate_left(16)).chance(INHERITED_PERCENT);
+        let is_it = Random::new(seed.rotate_left(8)).chance(INHERITED_PERCENT);
         if is_it { Self::Patience(Subject::Inherited) } else { self }
     }
 
