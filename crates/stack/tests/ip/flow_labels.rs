@@ -75,6 +75,9 @@ fn a_connection_goes_on_with_the_label_of_the_syn_ack_that_has_arrived() {
     let iss = SeqNum::new(u32::from_be_bytes(again[0][range.start + 4..range.start + 8].try_into().unwrap()));
     let ack =
         Header { seq: SeqNum::new(8), ack: iss + 1, flags: Flags::ACK, window: 9000, ..Header::default() };
+    // What is not acceptable is answered by the same path.
+    let reset = Header { seq: SeqNum::new(9), flags: Flags::RST.with(Flags::ACK), ..ack };
+    assert_eq!(labels(&host.send(&segment_of(inwards(Family::V6), ports, &reset))), second);
     assert!(host.send(&segment_of(inwards(Family::V6), ports, &ack)).is_empty());
     listener.set_nonblocking(true).unwrap();
     let (mut stream, _) = listener.accept().unwrap();

@@ -241,11 +241,13 @@ pub(crate) fn third_segment(
 ) {
     let (tuple, header, now) = (segment.to, segment.header, cx.now);
     if header.flags.has(Flags::RST) {
-        let outcome = handshake(cx, &mut shard, &tuple, |half_open| half_open.on_rst(&tuple, &header, now));
+        let outcome = handshake(cx, &mut shard, &tuple, |half_open| {
+            (half_open.on_rst(&tuple, &header, now), half_open.rehashes(&tuple))
+        });
         drop(shard);
         match outcome {
-            Some(RstOutcome::Challenge(ack)) => answer(cx, tuple, ack),
-            Some(RstOutcome::Removed(_) | RstOutcome::Ignore | RstOutcome::NoEntry) | None => {}
+            Some((RstOutcome::Challenge(ack), rehashes)) => challenge(cx, tuple, ack, rehashes),
+            Some((RstOutcome::Removed(_) | RstOutcome::Ignore | RstOutcome::NoEntry, _)) | None => {}
         }
         return;
     }
@@ -260,7 +262,8 @@ pub(crate) fn third_segment(
         AckOutcome::Accept { listener, accepted } => {
             complete(cx, shard, hash, segment, &listener, &accepted);
         }
-        AckOutcome::Reject(reply) | AckOutcome::Challenge(reply) => answer(cx, tuple, reply),
+        AckOutcome::Challenge(reply) => challenge(cx, tuple, reply, shard.half_open.rehashes(&tuple)),
+        AckOutcome::Reject(reply) => answer(cx, tuple, reply),
         AckOutcome::Ignore => {}
         AckOutcome::NoEntry => {
             let may_be_cookie = header.flags.has(Flags::ACK) && shard.half_open.expects_cookies(cx.now);
@@ -268,6 +271,11 @@ pub(crate) fn third_segment(
             stray(cx, hash, segment, may_be_cookie);
         }
     }
+}
+
+/// Sends the challenge ACK of a handshake by the path of its latest SYN-ACK.
+fn challenge(cx: &mut Context<'_>, tuple: FourTuple, ack: Header, rehashes: u8) {
+    answer_by(cx, tuple, ack, Unowned { rehashes, ..Unowned::default() });
 }
 
 /// Has the SYN cache do something about the handshake of `tuple`. If that panics the handshake is forgotten, and the segment
