@@ -4,10 +4,12 @@
 //! scenarios no longer find anything that it accepts. How the comparison goes on depends on the difference: whether the
 //! rest of the traces still means something ([`Then`]).
 //!
-//! Tests: `tests/written.rs` checks that the page names each difference, and that its scenario shows it.
+//! Tests: `tests/written.rs` checks that the page names each difference, and that its scenario shows it; `known/tests.rs` has what no predicate may
+//! excuse.
 
 mod acknowledging;
 mod closing;
+mod marks;
 mod memory;
 mod opening;
 mod options;
@@ -18,6 +20,9 @@ mod sending;
 mod slow_start;
 mod timers;
 mod urgency;
+
+#[cfg(test)]
+mod tests;
 
 use crate::codec::Packet;
 use crate::scenario::Action;
@@ -37,6 +42,7 @@ use closing::{
     syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
     timestamp_in_time_wait,
 };
+use marks::answer_to_a_mark;
 use memory::{
     held_text_beside_text, text_in_a_repair, use_of_the_window_beside_text, window_beside_text,
     window_probe_beside_text,
@@ -50,7 +56,7 @@ use opening::{
 use options::{block_that_was_forgotten, echo_of_zero, malformed_option, signature_of_nobody};
 pub use pair::Pair;
 use repairing::{
-    answer_to_a_mark, hole_beside_an_acknowledgment, loss_after_an_undone_repair, repair_beside_text,
+    hole_beside_an_acknowledgment, loss_after_an_undone_repair, repair_beside_text,
     repetition_that_is_lost_again, round_trip_of_a_repetition, tail_of_a_recovery, time_behind_a_duplicate,
     time_of_an_unused_window, undo_by_another_duplicate, undo_of_what_did_not_fit,
     window_after_an_undone_repair,

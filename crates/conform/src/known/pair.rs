@@ -184,6 +184,12 @@ impl<'a> Pair<'a> {
         first.is_some_and(|(_, syn)| syn.options.contains(&Opt::SackOk))
     }
 
+    /// Whether both SYNs have agreed on ECN.
+    pub(super) fn has_ecn(&self) -> bool {
+        let asks = |syn: &Segment| syn.flags.has(Flags::SYN.with(Flags::ECE)) && !syn.flags.has(Flags::RST);
+        self.earlier.iter().filter_map(Record::segment).any(asks) && self.peer().any(|(_, syn)| asks(syn))
+    }
+
     /// The shift of the peer's windows. `None` if window scaling was not negotiated.
     pub(super) fn shift(&self) -> Option<u8> {
         let is_offered = self

@@ -92,23 +92,6 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
 /// The mark of congestion in the IP header.
 const CE: u8 = 3;
 
-/// An echoed ECN mark reduces Sockeye's window less than a loss does (RFC 8511), and at once. The kernel reduces it as
-/// for a loss, in the course of a round trip. From then on, everything that depends on the window may differ.
-pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
-    let is_echo = |segment: &Segment| segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN);
-    let is_echoed = pair.peer().any(|(_, segment)| is_echo(segment));
-    let is_of_the_window = match (&pair.kernel?.what, &pair.stack?.what) {
-        (What::State(..), What::State(..)) => {
-            let figures = ["ca_state:", "snd_cwnd:", "snd_ssthresh:", "notsent_bytes:"];
-            figures.iter().any(|figure| pair.why.starts_with(figure))
-        }
-        // What the window allows to be sent, or the report that it was reduced.
-        (What::Sent(Packet::Tcp(sent)), _) | (_, What::Sent(Packet::Tcp(sent))) => sent.end() > sent.seq,
-        _ => false,
-    };
-    (is_echoed && is_of_the_window).then_some(Then::Stop)
-}
-
 /// A retransmission of an undone repair is found lost. The kernel only marks it as retransmitted, and continues after
 /// it. Sockeye sends it first, as everything that is lost again (RFC 8985 section 6.2 step 5).
 pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {

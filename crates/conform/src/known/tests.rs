@@ -1,0 +1,119 @@
+//! What no predicate may excuse: each row spoils what Sockeye did in a scenario of a known difference, and the comparison has to find that.
+//!
+//! The other side is Sockeye's own trace, or one that differs only as the row says. So the rows need no kernel, and nothing else differs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::codec::Packet;
+use crate::compare::compare;
+use crate::driven;
+use crate::scenario::Scenario;
+use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::trace::{Info, Record, What};
+
+type Records = Vec<Record>;
+
+fn written(name: &str) -> Scenario {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios").join(name).with_extension("txt");
+    std::fs::read_to_string(file).unwrap().parse().unwrap()
+}
+
+/// Sockeye's trace with this change counts as a difference beside the trace without it.
+#[track_caller]
+fn differs(scenario: &Scenario, spoil: impl Fn(&mut Records)) {
+    differs_beside(scenario, |_| (), spoil);
+}
+
+/// The same, and the other side's trace has a change of its own.
+#[track_caller]
+fn differs_beside(scenario: &Scenario, kernel: impl Fn(&mut Records), spoil: impl Fn(&mut Records)) {
+    let (mut theirs, mut ours) = (driven::run(scenario), driven::run(scenario));
+    kernel(&mut theirs.records);
+    spoil(&mut ours.records);
+    assert!(theirs.records != ours.records, "the change changes nothing");
+    let found = compare(scenario, &theirs, &ours);
+    assert!(found.difference.is_some(), "excused: {:?}", found.known);
+}
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn is_sent(record: &Record) -> bool {
+    record.segment().is_some()
+}
+
+fn is_text(record: &Record) -> bool {
+    record.segment().is_some_and(|segment| segment.len > 0)
+}
+
+/// Changes the segments that were sent at this time or later, if they are such ones.
+fn sent(from: u64, is: fn(&Record) -> bool, change: impl Fn(&mut Segment)) -> impl Fn(&mut Records) {
+    move |records| {
+        for record in records.iter_mut().filter(|record| record.at >= ms(from) && is(record)) {
+            if let What::Sent(Packet::Tcp(segment)) = &mut record.what {
+                change(segment);
+            }
+        }
+    }
+}
+
+/// Leaves out the segments from this time on that are such ones.
+fn silent(from: u64, is: fn(&Record) -> bool) -> impl Fn(&mut Records) {
+    move |records| records.retain(|record| record.at < ms(from) || !is(record))
+}
+
+/// Sends those later by so many milliseconds that were sent behind this time.
+fn delayed(behind: u64, is: fn(&Record) -> bool, by: u64) -> impl Fn(&mut Records) {
+    move |records| {
+        for record in records.iter_mut().filter(|record| record.at > ms(behind) && is(record)) {
+            record.at += ms(by);
+        }
+    }
+}
+
+/// Changes TCP_INFO from this time on.
+fn told(from: u64, change: impl Fn(&mut Info)) -> impl Fn(&mut Records) {
+    move |records| {
+        for record in records.iter_mut().filter(|record| record.at >= ms(from)) {
+            if let What::State(_, state) = &mut record.what {
+                state.info.iter_mut().for_each(&change);
+            }
+        }
+    }
+}
+
+fn figure(from: u64, name: &'static str, change: fn(u64) -> u64) -> impl Fn(&mut Records) {
+    told(from, move |info| {
+        let found = info.figures.iter_mut().filter(|(known, _)| *known == name);
+        found.for_each(|(_, value)| *value = change(*value));
+    })
+}
+
+#[test]
+fn anything_but_the_window_behind_a_mark() {
+    let marked = written("answer-to-a-mark");
+    differs(&marked, sent(150, is_text, |text| text.is_corrupt = true));
+    differs(&marked, sent(150, is_text, |text| text.ack += 1));
+    differs(&marked, sent(150, is_text, |text| text.ip.dscp = 8));
+    differs(&marked, sent(150, is_text, |text| text.ip.ttl = 1));
+    differs(&marked, silent(150, is_text));
+    // It is not reduced at all.
+    let not_reduced = told(150, |info| {
+        for (name, value) in &mut info.figures {
+            match *name {
+                "ca_state" => *value = 0,
+                "snd_ssthresh" => *value = i32::MAX as u64,
+                _ => {}
+            }
+        }
+    });
+    differs_beside(&marked, figure(150, "ca_state", |_| 2), not_reduced);
+    let with_timestamps = written("mark-in-a-repair");
+    differs(&with_timestamps, sent(700, is_text, |text| text.options.clear()));
+    // Nobody has agreed on ECN.
+    let unmarked: Scenario = marked.to_string().replace("peer SEC", "peer S").parse().unwrap();
+    differs(&unmarked, figure(150, "snd_cwnd", |_| 8));
+}
+
