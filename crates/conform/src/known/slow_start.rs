@@ -22,18 +22,55 @@ pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
     let cwnd = latest_figure(pair.earlier, "snd_cwnd")?;
     let is_slow_start =
         cwnd >= HYSTART_WINDOW_MIN && Some(cwnd) < latest_figure(pair.earlier, "snd_ssthresh");
-    let is_figure = ["snd_cwnd:", "snd_ssthresh:"].iter().any(|figure| pair.why.starts_with(figure));
-    // Data for which one window has room, and the other has none.
-    let top = pair.texts().map(Segment::end).max()?;
-    let is_new = |record: Option<&Record>| match record.map(|record| &record.what) {
-        Some(What::Sent(Packet::Tcp(text))) => text.len > 0 && text.seq >= top,
-        _ => false,
-    };
-    let is_text = is_new(pair.kernel) && (pair.why.starts_with("time:") || !is_new(pair.stack));
-    let is_text =
-        is_text || (is_new(pair.stack) && !is_new(pair.kernel)) || ends_before_a_repair_goes_on(pair);
-    let is_ack = pair.cause().is_some();
-    (is_cubic && is_slow_start && (is_ack && is_figure || is_text)).then_some(Then::Stop)
+    let is_it =
+        ends_before_a_repair_goes_on(pair) || Growth::of(pair, cwnd).is_some_and(|growth| growth.is_it(pair));
+    (is_cubic && is_slow_start && is_it).then_some(Then::Stop)
+}
+
+/// By how much an ACK may let the window grow in slow start, segments.
+struct Growth {
+    /// From a quarter of what it acknowledges, rounded down.
+    least: u64,
+    /// To all of it.
+    most: u64,
+    /// What is in flight behind it.
+    out: u64,
+    /// The number behind everything that was sent.
+    top: u32,
+}
+
+impl Growth {
+    /// That of the ACK which is the latest event. `None` if that acknowledges nothing new.
+    fn of(pair: &Pair<'_>, cwnd: u64) -> Option<Self> {
+        let (told, index) = (pair.cause()?, pair.index()?);
+        let before = pair.acks_before(index).map(|told| told.ack).max().unwrap_or(1);
+        let mss = latest_figure(pair.earlier, "snd_mss")?.max(1);
+        let acked = u64::from(told.ack.checked_sub(before).filter(|acked| *acked > 0)?).div_ceil(mss);
+        let top = pair.texts().map(Segment::end).max()?;
+        let out = pair.texts().filter(|text| text.seq >= told.ack).count() as u64;
+        Some(Self { least: cwnd + (acked / 4).saturating_sub(1), most: cwnd + acked, out, top })
+    }
+
+    /// Whether the two differ by no more than that.
+    fn is_it(&self, pair: &Pair<'_>) -> bool {
+        let is_new = |record: Option<&Record>| {
+            record.and_then(Record::segment).is_some_and(|text| text.len > 0 && text.seq >= self.top)
+        };
+        let is_within = |record: Option<&Record>| match record.map(|record| &record.what) {
+            Some(What::State(_, State { info: Some(info), .. })) => {
+                info.get("snd_cwnd").is_some_and(|cwnd| (self.least..=self.most).contains(&cwnd))
+            }
+            _ => true,
+        };
+        let is_figure = ["snd_cwnd:", "snd_ssthresh:"].iter().any(|figure| pair.why.starts_with(figure));
+        let is_text = match (is_new(pair.kernel), is_new(pair.stack)) {
+            // The stack has used its window.
+            (true, is_later) => self.out >= self.least && (!is_later || pair.why.starts_with("time:")),
+            (false, true) => self.out < self.most,
+            (false, false) => false,
+        };
+        is_within(pair.stack) && (is_figure || is_text)
+    }
 }
 
 /// Whether the kernel ends slow start in a repair, with the threshold at the window, and the stack repeats more.

@@ -117,3 +117,11 @@ fn anything_but_the_window_behind_a_mark() {
     differs(&unmarked, figure(150, "snd_cwnd", |_| 8));
 }
 
+#[test]
+fn slow_start_that_grows_by_more_or_by_nothing() {
+    let scenario = written("end-of-slow-start");
+    differs(&scenario, figure(90, "snd_cwnd", |cwnd| cwnd + 4));
+    differs(&scenario, figure(90, "snd_cwnd", |cwnd| cwnd - 4));
+    differs(&scenario, silent(90, is_text));
+}
+
