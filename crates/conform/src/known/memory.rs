@@ -3,8 +3,12 @@
 //!
 //! Tests: as those of `known.rs`.
 
+use std::time::Duration;
+
+use super::timers::{BACKOFF_MAX, largest_timeouts};
 use super::{Pair, Then};
 use crate::codec::Packet;
+use crate::compare::SLACK;
 use crate::scenario::Action;
 use crate::segment::{Flags, Segment};
 use crate::trace::{Info, Record, State, What, latest_figure};
@@ -41,9 +45,21 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
         Some(before) if segment.ack < before.ack => false,
         _ => before.replace(segment).is_some_and(|before| is_text(before, segment)),
     });
-    let is_later = pair
-        .stack
-        .is_some_and(|stack| is_probe(stack) && pair.kernel.is_none_or(|kernel| kernel.at > stack.at));
+    // Not sooner than the timer of the connection, which each probe has doubled.
+    let info = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref(),
+        _ => None,
+    })?;
+    let doubled = info.rto * (1 << info.get("backoff")?.min(BACKOFF_MAX as u64));
+    let longest = largest_timeouts(pair).last().copied()?;
+    let is_asked = |record: &&Record| {
+        is_probe(record) && record.segment().is_some_and(|probe| probe.len > 0 || probe.seq != una)
+    };
+    let probed = pair.earlier.iter().rfind(is_asked).map_or(Duration::ZERO, |record| record.at);
+    let is_due = |stack: &Record| stack.at + SLACK >= probed + doubled.min(longest);
+    let is_later = pair.stack.is_some_and(|stack| {
+        is_probe(stack) && is_due(stack) && pair.kernel.is_none_or(|kernel| kernel.at > stack.at)
+    });
     (has_text && (is_later || counts_fewer_probes(pair))).then_some(Then::Stop)
 }
 

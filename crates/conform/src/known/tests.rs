@@ -125,3 +125,19 @@ fn slow_start_that_grows_by_more_or_by_nothing() {
     differs(&scenario, silent(90, is_text));
 }
 
+#[test]
+fn timeouts_that_no_round_trip_explains() {
+    let cookie = written("cookie-and-a-timeout");
+    let rto = |from, by| told(from, move |info| info.rto += ms(by));
+    differs(&cookie, rto(50, 400));
+    differs(&cookie, delayed(80, is_text, 3_000));
+    let deferred = written("defer-accept-and-a-timeout");
+    differs(&deferred, rto(2_100, 12_000));
+    differs(&deferred, delayed(2_100, is_text, 500));
+    let closed = written("round-trip-of-a-closed-handshake");
+    differs(&closed, delayed(300, is_text, 500));
+    // It does not wait at all.
+    let (kernel, stack) = (delayed(300, is_text, 2_000), silent(300, is_text));
+    differs_beside(&closed, kernel, stack);
+}
+

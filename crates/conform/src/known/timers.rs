@@ -43,21 +43,31 @@ pub(super) fn largest_timeout(pair: &Pair<'_>) -> Option<Then> {
     }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
+    let bounds = largest_timeouts(pair);
+    let (bound, earlier) = bounds.split_last()?;
+    let is_doubled = earlier.last().is_some_and(|before| {
+        before < bound && (0..DOUBLINGS_MAX).any(|times| kernel == *before * (1 << times))
+    });
+    let then = match () {
+        () if kernel > *bound && stack == *bound => Then::GoOn,
+        // One from before the option was set.
+        () if earlier.iter().any(|bound| kernel > *bound && stack == *bound) => Then::Stop,
+        () if is_doubled && kernel < stack && stack <= *bound => Then::Stop,
+        () => return None,
+    };
+    pair.why.starts_with("rto:").then_some(then)
+}
+
+/// The largest timeouts of the connection so far: that of the settings, and those of the option.
+pub(super) fn largest_timeouts(pair: &Pair<'_>) -> Vec<Duration> {
     let count = pair.index().map_or(0, |index| index + 1).min(pair.scenario.events.len());
-    let mut set = pair.scenario.events[..count].iter().filter_map(|event| match event.action {
+    let set = pair.scenario.events[..count].iter().filter_map(|event| match event.action {
         Action::Set(SockOpt::RtoMax, ms) if RTO_MAX_MS.contains(&ms) => {
             Some(Duration::from_millis(ms.into()))
         }
         _ => None,
     });
-    let set = set.next_back();
-    let bound = set.unwrap_or_else(|| settings::stack(&pair.scenario.settings).tcp.rto_max);
-    let then = match () {
-        () if kernel > bound && stack == bound => Then::GoOn,
-        () if set.is_some() => Then::Stop,
-        () => return None,
-    };
-    pair.why.starts_with("rto:").then_some(then)
+    std::iter::once(settings::stack(&pair.scenario.settings).tcp.rto_max).chain(set).collect()
 }
 
 /// Whether the stack's timeout, of which no probe is left, repeats the first segment sooner: the kernel then counts the
@@ -81,16 +91,7 @@ fn is_sooner_by_the_largest_timeout(pair: &Pair<'_>) -> bool {
 /// Whether the kernel waits twice as long as the largest timeout was, or twice as long again, since that has become larger.
 fn is_doubled_behind_the_largest_timeout(pair: &Pair<'_>) -> bool {
     let Some(Record { at, what: What::Sent(Packet::Tcp(again)) }) = pair.kernel else { return false };
-    let first = settings::stack(&pair.scenario.settings).tcp.rto_max;
-    let count = pair.index().map_or(0, |index| index + 1).min(pair.scenario.events.len());
-    let set = pair.scenario.events[..count].iter().filter_map(|event| match event.action {
-        Action::Set(SockOpt::RtoMax, ms) if RTO_MAX_MS.contains(&ms) => {
-            Some(Duration::from_millis(ms.into()))
-        }
-        _ => None,
-    });
-    let bounds: Vec<Duration> = std::iter::once(first).chain(set).collect();
-    let [.., before, bound] = bounds[..] else { return false };
+    let [.., before, bound] = largest_timeouts(pair)[..] else { return false };
     let is_before = |record: &&Record| {
         record.segment().is_some_and(|text| text.end() > text.seq && text.seq == again.seq)
     };
@@ -100,7 +101,7 @@ fn is_doubled_behind_the_largest_timeout(pair: &Pair<'_>) -> bool {
         wait < bound && waited.is_some_and(|waited| waited.abs_diff(wait) < granularity(wait) + SLACK)
     };
     let waits = pair.stack.is_none_or(|stack| stack.at > *at);
-    waits && again.end() > again.seq && [2, 4, 8].into_iter().any(is_doubled)
+    waits && again.end() > again.seq && (1..DOUBLINGS_MAX).any(|times| is_doubled(1 << times))
 }
 
 /// A listener that waits for data has already received the acknowledgment of its SYN-ACK. In Sockeye, the time until
@@ -110,12 +111,63 @@ pub(super) fn round_trip_of_text_that_was_waited_for(pair: &Pair<'_>) -> Option<
     let mut of_peer = pair.peer().filter(|(_, segment)| segment.flags.has(Flags::ACK));
     let is_bare = |segment: &Segment| segment.len == 0 && segment.flags == Flags::ACK;
     let waits = pair.scenario.any(defers) && of_peer.next().is_some_and(|(_, first)| is_bare(first));
+    // From the SYN-ACK to the data, or to the FIN.
+    let asked = pair.earlier.iter().find(|record| record.segment().is_some_and(Segment::is_syn_ack))?.at;
+    let mut acks = pair.peer().filter(|(_, segment)| segment.flags.has(Flags::ACK));
+    let last = acks.clone().next_back()?.0;
+    let came = acks.find(|(_, segment)| !is_bare(segment)).map_or(last, |(index, _)| index);
+    let waited = pair.scenario.events[came].at().saturating_sub(asked);
+    let apart = fades(pair, waited).max(RTO_BEFORE_A_SAMPLE);
     // A tail loss probe or a retransmission by that timeout.
-    let is_time = pair.why.starts_with("rto:") || pair.why.starts_with("time:") || is_timer(pair);
-    (waits && (is_time || is_probe_of_new_text(pair))).then_some(Then::Stop)
+    let is_time = by_first_sample(pair, apart) || (is_probe_of_new_text(pair) && is_near(pair, apart));
+    (waits && is_time).then_some(Then::Stop)
 }
 
-/// Whether one side sends new data although nothing has just happened, a tail loss probe, while the other waits.
+/// How far apart a first round trip sample that is wrong by this much may keep the retransmission timeouts, which are up to four and a half times as
+/// long. Each later sample takes its eighth part of the mean, while the deviation first grows.
+fn fades(pair: &Pair<'_>, sample: Duration) -> Duration {
+    let mut una = 1;
+    let is_news = |told: &&Segment| {
+        let is_news = told.ack > una;
+        una = una.max(told.ack);
+        is_news
+    };
+    let samples = pair.acks().filter(is_news).count() as i32;
+    sample.mul_f64(4.5 * 0.94_f64.powi(samples))
+}
+
+/// Whether the timeouts in TCP_INFO are no farther apart than this, or so are timers that send what was sent before.
+fn by_first_sample(pair: &Pair<'_>, apart: Duration) -> bool {
+    if let Some((State { info: Some(kernel), .. }, State { info: Some(stack), .. })) = pair.states() {
+        let doubled = apart * (1 << kernel.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64));
+        let is_near = kernel.rto.abs_diff(stack.rto) <= doubled + SLACK + kernel.rto / 8;
+        return pair.why.starts_with("rto:") && is_near;
+    }
+    let is_again = |record: Option<&Record>| {
+        let again = record.and_then(Record::segment);
+        again.is_some_and(|again| again.end() > again.seq && pair.times_sent(again.seq) > 0)
+    };
+    let is_time = pair.why.starts_with("time:") && is_again(pair.kernel) && is_again(pair.stack);
+    (is_time || is_timer(pair)) && is_near(pair, apart)
+}
+
+/// Whether the two records are no farther apart than timeouts that differ by this, and have been doubled as often as this
+/// segment was sent.
+fn is_near(pair: &Pair<'_>, apart: Duration) -> bool {
+    let (Some(kernel), Some(stack)) = (pair.kernel, pair.stack) else { return false };
+    let sent = kernel.segment().or_else(|| stack.segment());
+    let times = sent.map_or(0, |sent| pair.times_sent(sent.seq));
+    let doubled = apart * (1 << times.saturating_sub(1).min(BACKOFF_MAX));
+    let since = pair
+        .earlier
+        .iter()
+        .rfind(|record| record.segment().is_some())
+        .map_or(Duration::ZERO, |record| record.at);
+    let late = granularity(kernel.at.max(stack.at).saturating_sub(since)) + SLACK + pair.late;
+    kernel.at.abs_diff(stack.at) <= doubled + late
+}
+
+/// Whether one side sends new data although nothing has just happened, a tail loss probe, while the other waits, or sends it at another time.
 fn is_probe_of_new_text(pair: &Pair<'_>) -> bool {
     let probes = |record: Option<&Record>| {
         let Some(Record { at, what: What::Sent(Packet::Tcp(text)) }) = record else { return false };
@@ -124,7 +176,8 @@ fn is_probe_of_new_text(pair: &Pair<'_>) -> bool {
         text.len > 0 && pair.times_sent(text.seq) == 0 && latest.is_some_and(|time| *at > time + SLACK * 2)
     };
     let waits = |record: Option<&Record>| matches!(record.map(|record| &record.what), Some(What::State(..)));
-    (probes(pair.stack) && waits(pair.kernel)) || (probes(pair.kernel) && waits(pair.stack))
+    let are_apart = pair.why.starts_with("time:") && probes(pair.stack) && probes(pair.kernel);
+    are_apart || (probes(pair.stack) && waits(pair.kernel)) || (probes(pair.kernel) && waits(pair.stack))
 }
 
 /// The low bits of a cookie's timestamp (64 ms) store options, so the first round trip sample is too long by up to
@@ -132,19 +185,32 @@ fn is_probe_of_new_text(pair: &Pair<'_>) -> bool {
 pub(super) fn round_trip_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     let is_measured =
         pair.scenario.has_cookies() && pair.acks().next().is_some_and(|ack| ack.timestamp().is_some());
-    let is_time = pair.why.starts_with("rto:") || pair.why.starts_with("time:") || is_timer(pair);
-    (is_measured && is_time).then_some(Then::Stop)
+    (is_measured && by_first_sample(pair, fades(pair, COOKIE_TIME))).then_some(Then::Stop)
 }
+
+/// What the low bits of a cookie's timestamp count.
+const COOKIE_TIME: Duration = Duration::from_millis(64);
 
 /// With Fast Open, a listener's connection is closed before the handshake has ended, and its FIN is sent at once. The
 /// acknowledgment of the SYN-ACK then gives the kernel no round trip sample.
 pub(super) fn round_trip_of_a_closed_handshake(pair: &Pair<'_>) -> Option<Then> {
-    let (index, _) = pair.peer().find(|(_, told)| told.flags.has(Flags::ACK))?;
+    let (index, told) = pair.peer().find(|(_, told)| told.flags.has(Flags::ACK))?;
     let told_at = pair.scenario.events[index].at();
     let mut early = pair.earlier.iter().take_while(|record| record.at < told_at);
     let is_closed =
         early.any(|record| record.segment().is_some_and(|fin| fin.flags.has(Flags::FIN.with(Flags::ACK))));
-    (is_closed && (pair.why.starts_with("time:") || is_timer(pair))).then_some(Then::Stop)
+    // The stack is the first to repeat what nobody has acknowledged since, after a timeout.
+    let is_first = pair.acks().all(|later| later.ack <= told.ack);
+    let again =
+        pair.stack?.segment().filter(|again| again.end() > again.seq && pair.times_sent(again.seq) > 0);
+    let sent = again.and_then(|again| {
+        pair.earlier.iter().rfind(|record| record.segment().is_some_and(|text| text.seq == again.seq))
+    })?;
+    let stack_at = pair.stack?.at;
+    let is_timeout = stack_at + SLACK >= sent.at + settings::stack(&pair.scenario.settings).tcp.rto_min;
+    let is_later = pair.kernel.is_none_or(|kernel| kernel.at > stack_at)
+        && (pair.why.starts_with("time:") || is_timer(pair));
+    (is_closed && is_first && is_timeout && is_later).then_some(Then::Stop)
 }
 
 /// Whether a timer of one side retransmits something while the other side waits.
@@ -248,7 +314,30 @@ pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
         && !matches!(pair.kernel.map(|record| &record.what), Some(What::Sent(_)))
         && matches!(&pair.stack.map(|record| &record.what),
             Some(What::Sent(Packet::Tcp(probe))) if probe.is_bare_ack() && probe.seq + 1 == una);
-    (is_late && (is_over(&pair.kernel) != is_over(&pair.stack) || goes_on)).then_some(Then::Stop)
+    let is_kernels = is_over(&pair.kernel) && !is_over(&pair.stack);
+    (is_late && (is_kernels || goes_on) && is_within_a_probe(pair)?).then_some(Then::Stop)
+}
+
+/// Whether the user timeout, counted from the first probe behind the option, has not passed long enough for another probe:
+/// the timer of a probe finds that it has passed.
+fn is_within_a_probe(pair: &Pair<'_>) -> Option<bool> {
+    let set = pair.scenario.events.iter().enumerate().take(pair.index()? + 1).rev();
+    let (set_at, timeout) = set.into_iter().find_map(|(_, event)| match event.action {
+        Action::Set(SockOpt::UserTimeout, ms) if ms > 0 => {
+            Some((event.at(), Duration::from_millis(ms.into())))
+        }
+        _ => None,
+    })?;
+    let is_probe =
+        |record: &&Record| record.at > set_at && record.segment().is_some_and(Segment::is_bare_ack);
+    let first = pair.earlier.iter().find(is_probe).map_or(set_at, |record| record.at);
+    let info = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref(),
+        _ => None,
+    })?;
+    let doubled = info.rto * (1 << (info.get("backoff")? + 1).min(BACKOFF_MAX as u64));
+    let latest = first + timeout + doubled;
+    Some(pair.stack?.at < latest + granularity(doubled) + SLACK)
 }
 
 /// For Sockeye, anything that arrives from the peer shows that it is alive (RFC 9293 section 3.8.4), also an ACK that a
@@ -457,8 +546,10 @@ fn latest_round_trip(pair: &Pair<'_>) -> Option<Duration> {
     Some(at - sent.at)
 }
 
+/// How often a timeout is doubled behind a larger bound in the scenarios, and one.
+const DOUBLINGS_MAX: u32 = 4;
 /// Largest number of times that a timeout is doubled.
-const BACKOFF_MAX: usize = 15;
+pub(super) const BACKOFF_MAX: usize = 15;
 /// The first delay of an ACK.
 const ACKNOWLEDGMENT_WAIT: Duration = Duration::from_millis(40);
 
@@ -485,6 +576,8 @@ pub(super) fn user_timeout_of_a_syn(pair: &Pair<'_>) -> Option<Then> {
 
 /// The values that TCP_RTO_MAX_MS accepts.
 const RTO_MAX_MS: std::ops::RangeInclusive<u32> = 1_000..=120_000;
+/// The timeout before a round trip was measured, if a SYN-ACK was lost (RFC 6298 section 5.7).
+const RTO_BEFORE_A_SAMPLE: Duration = Duration::from_secs(3);
 /// The first timeout of a SYN.
 const FIRST_SYN_MS: u32 = 1_000;
 /// The shortest wait of those that are added up before a connection is given up (`tcp_model_timeout`).
