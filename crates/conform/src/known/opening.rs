@@ -81,19 +81,24 @@ pub(super) fn syn_after_a_wrong_acknowledgment(pair: &Pair<'_>) -> Option<Then> 
 
 /// If a SYN is retransmitted with another timestamp, the kernel echoes the first timestamp, and Sockeye the latest (RFC
 /// 7323 section 4.3). So does what is sent until the peer sends another timestamp.
-pub(super) fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
+pub(super) fn timestamp_of_a_repeated_syn<'a>(pair: &Pair<'a>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
+    let told = pair.peer().filter_map(|(_, told)| Some((told.flags.has(Flags::SYN), told.timestamp()?.0)));
     let is_syn_ack = kernel.is_syn_ack() && stack.is_syn_ack();
-    let told = pair.peer().filter_map(|(_, told)| Some((told, told.timestamp()?.0)));
-    let mut syns = told.clone().map(|(told, value)| told.flags.has(Flags::SYN).then_some(value));
     let echo = |sent: &Segment| match sent.timestamp() {
         Some((_, Echo::Is(value))) => Some(value),
         _ => None,
     };
-    let is_behind = syns.clone().all(|value| value.is_some())
-        && echo(kernel) == syns.next().flatten()
-        && echo(stack) == syns.next_back().flatten();
-    (pair.why.starts_with("option: ts") && (is_syn_ack || is_behind)).then_some(Then::GoOn)
+    let mut syns = told.clone().filter(|(is_syn, _)| *is_syn).map(|(_, value)| value);
+    let is_it = echo(kernel) == syns.next() && echo(stack) == syns.next_back();
+    let is_it = is_it && (is_syn_ack || told.clone().all(|(is_syn, _)| is_syn));
+    // Everything else is the same: what comes behind this option was not compared.
+    let others = |sent: &'a Segment| sent.options.iter().filter(|option| !matches!(option, Opt::Ts(..)));
+    let value = |sent: &Segment| Some(sent.timestamp()?.0);
+    let apart = pair.kernel?.at.abs_diff(pair.stack?.at) + SLACK;
+    let is_alike = others(kernel).eq(others(stack))
+        && u128::from(value(kernel)?.abs_diff(value(stack)?)) <= apart.as_millis();
+    (pair.why.starts_with("option: ts") && is_it && is_alike).then_some(Then::GoOn)
 }
 
 /// The kernel accepts the last segment of the handshake only if it echoes the timestamp of a SYN-ACK. Sockeye also

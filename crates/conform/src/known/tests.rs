@@ -92,6 +92,39 @@ fn figure(from: u64, name: &'static str, change: fn(u64) -> u64) -> impl Fn(&mut
 }
 
 #[test]
+fn a_wrong_timestamp_or_option_of_a_syn_ack() {
+    fn is_syn_ack(record: &Record) -> bool {
+        record.segment().is_some_and(Segment::is_syn_ack)
+    }
+    fn echo(value: u32) -> impl Fn(&mut Segment) {
+        move |segment| {
+            for option in &mut segment.options {
+                if let Opt::Ts(_, echo) = option {
+                    *echo = Echo::Is(value);
+                }
+            }
+        }
+    }
+    let once = "0 listen 5
+        0 peer S 0 win 65535 mss 1460 ts 1000 0
+        50 wait";
+    let once: Scenario = once.parse().unwrap();
+    differs(&once, sent(0, is_syn_ack, echo(0)));
+    let again = written("syn-comes-again");
+    let first = sent(0, is_syn_ack, echo(1000));
+    differs_beside(&again, &first, sent(0, is_syn_ack, echo(0)));
+    differs_beside(&again, &first, sent(100, is_syn_ack, |segment| segment.options.truncate(3)));
+    let later = |segment: &mut Segment| {
+        for option in &mut segment.options {
+            if let Opt::Ts(value, _) = option {
+                *value += 5_000;
+            }
+        }
+    };
+    differs_beside(&again, &first, sent(0, is_syn_ack, later));
+}
+
+#[test]
 fn anything_but_the_window_behind_a_mark() {
     let marked = written("answer-to-a-mark");
     differs(&marked, sent(150, is_text, |text| text.is_corrupt = true));
