@@ -15,16 +15,18 @@ use crate::trace::{Info, Record, What, latest_figure};
 pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_behind = |(_, fin): (usize, &Segment)| fin.flags.has(Flags::FIN) && fin.end() < cause.end();
+    let ends = || pair.peer().filter(|(_, fin)| fin.flags.has(Flags::FIN)).map(|(_, fin)| fin.end());
+    let is_behind = || ends().any(|end| end < cause.end());
     let is_reset = kernel.flags.has(Flags::RST) && !stack.flags.has(Flags::RST);
     // Data that its acknowledgment releases may carry the answer.
-    let is_it = cause.len > 0 && is_reset && (stack.len == 0 || pair.peer().any(is_behind));
+    let is_it =
+        cause.len > 0 && is_reset && ends().any(|end| end <= cause.end()) && (stack.len == 0 || is_behind());
     // The kernel sends this data before the reset. In Sockeye, the report of a duplicate may take room from it.
     let mut at_once = pair.later.iter().take_while(|record| !matches!(record.what, What::State(..)));
     let resets = at_once.any(|record| record.segment().is_some_and(|reset| reset.flags.has(Flags::RST)));
     let is_same = kernel.seq == stack.seq && kernel.len >= stack.len && kernel.sack().is_empty();
     let is_report = is_same && stack.len > 0 && !stack.sack().is_empty() && resets;
-    let is_report = is_report && cause.len > 0 && pair.peer().any(is_behind);
+    let is_report = is_report && cause.len > 0 && is_behind();
     (is_it || is_report).then_some(Then::Stop)
 }
 

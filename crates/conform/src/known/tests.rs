@@ -92,6 +92,25 @@ fn figure(from: u64, name: &'static str, change: fn(u64) -> u64) -> impl Fn(&mut
 }
 
 #[test]
+fn a_stack_that_swallows_text_behind_its_own_close() {
+    let scenario: Scenario = "0 listen 5
+        0 peer S 0 win 65535 mss 1460 sackok
+        30 peer A 1 ack 1 win 500
+        40 accept
+        50 close
+        100 peer A 1:101 ack 2 win 500
+        200 wait"
+        .parse()
+        .unwrap();
+    let acknowledged = |segment: &mut Segment| {
+        if segment.flags.has(Flags::RST) {
+            (segment.flags, segment.ack) = (Flags::ACK, 101);
+        }
+    };
+    differs(&scenario, sent(100, is_sent, acknowledged));
+}
+
+#[test]
 fn a_wrong_timestamp_or_option_of_a_syn_ack() {
     fn is_syn_ack(record: &Record) -> bool {
         record.segment().is_some_and(Segment::is_syn_ack)
