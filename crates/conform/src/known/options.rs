@@ -6,7 +6,7 @@
 use super::Then;
 use super::pair::Pair;
 use crate::codec::options_of;
-use crate::segment::Echo;
+use crate::segment::{Echo, Segment};
 use crate::trace::Record;
 
 /// A segment has a signature (RFC 2385, RFC 5925), and nobody has a key for it. Sockeye skips the signature as an
@@ -36,9 +36,23 @@ enum Refused {
     Malformed,
 }
 
-/// Whether the kernel has dropped a segment for this reason so far.
+/// Whether the kernel has dropped a segment for this reason, and the stack shows that it has not: it was the latest, or the
+/// stack acknowledges more, or echoes its timestamp.
 fn drops(pair: &Pair<'_>, why: Refused) -> bool {
-    pair.peer().any(|(_, segment)| refusal(&options_of(segment)) == Some(why))
+    let mut refused =
+        pair.peer().filter(|(_, segment)| refusal(&options_of(segment)) == Some(why)).peekable();
+    if refused.peek().is_none() {
+        return false;
+    }
+    let is_latest =
+        pair.peer().last().map(|(index, _)| index) == refused.clone().last().map(|(index, _)| index);
+    let shows = pair.segments().is_some_and(|(kernel, stack)| {
+        let echo = stack.timestamp().map(|(_, echo)| echo);
+        let is_echoed =
+            |(_, told): (usize, &Segment)| told.timestamp().map(|(value, _)| Echo::Is(value)) == echo;
+        stack.ack > kernel.ack || (echo.is_some() && refused.clone().any(is_echoed))
+    });
+    is_latest || shows
 }
 
 /// Why the kernel drops a segment with these options (`tcp_do_parse_auth_options`).

@@ -193,3 +193,23 @@ fn timeouts_that_no_round_trip_explains() {
     differs_beside(&closed, kernel, stack);
 }
 
+#[test]
+fn options_that_were_dropped_explain_nothing_later() {
+    for option in [
+        "raw 19 00000000000000000000000000000000",
+        "bytes 1e00 nop nop nop nop nop nop nop nop nop nop nop nop nop nop nop nop",
+    ] {
+        let text = format!(
+            "0 listen 5
+            0 peer S 0 win 65535 mss 1460
+            50 peer A 1 ack 1 win 60000
+            60 accept
+            100 peer A 1 ack 1 win 60000 {option}
+            150 peer A 1 ack 1 win 60000
+            200 write 100
+            300 wait"
+        );
+        differs(&text.parse().unwrap(), sent(200, is_text, |text| text.ip.dscp = 8));
+    }
+}
+
