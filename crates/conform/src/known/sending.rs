@@ -63,7 +63,11 @@ pub(super) fn label_behind_fast_open(pair: &Pair<'_>) -> Option<Then> {
     let syn_acks = pair.earlier.iter().filter(
         |record| matches!(&record.what, What::Sent(Packet::Tcp(segment)) if segment.flags.has(syn_ack)),
     );
-    (pair.why.starts_with("new flow label:") && syn_acks.count() > 1).then_some(Then::GoOn)
+    let has_option = |option: &Opt| matches!(option, Opt::FastOpen(_) | Opt::FastOpenExperiment(_));
+    let accepts = |syn: &Segment| syn.len > 0 && pair.scenario.settings.contains_key("fastopen");
+    let mut syns = pair.peer().map(|(_, syn)| syn).filter(|syn| syn.flags.has(Flags::SYN));
+    let is_fast = syns.any(|syn| accepts(syn) || syn.options.iter().any(has_option));
+    (pair.why.starts_with("new flow label:") && is_fast && syn_acks.count() > 1).then_some(Then::GoOn)
 }
 
 /// Whether so many small packets wait that their memory fills the kernel's send buffer: two thirds of it, from where on it is

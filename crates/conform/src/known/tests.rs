@@ -213,3 +213,15 @@ fn options_that_were_dropped_explain_nothing_later() {
     }
 }
 
+#[test]
+fn flow_labels_change_only_behind_fast_open() {
+    let text = "ipv6
+        0 listen 5
+        0 peer S 0 win 65535 mss 1440 sackok
+        1200 peer A 1 ack 1 win 500
+        1210 accept
+        1300 write 100
+        1400 wait";
+    differs(&text.parse().unwrap(), sent(1_300, is_text, |text| text.ip.is_relabelled ^= true));
+}
+
