@@ -19,7 +19,12 @@ pub(super) fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let is_it =
         kernel.ready.error && !stack.ready.error && kernel.ready == Ready { error: true, ..stack.ready };
-    (is_it && pair.scenario.any(is_report)).then_some(Then::GoOn)
+    // A connection that was made is not meant.
+    let is_made = pair.earlier.iter().any(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => !["SYN-SENT", "CLOSED"].contains(&info.state),
+        _ => false,
+    });
+    (is_it && !is_made && so_far(pair).iter().any(|event| is_report(&event.action))).then_some(Then::GoOn)
 }
 
 /// In the kernel, SO_ERROR returns a report on the sequence number after the last one sent, even if all data is
@@ -115,7 +120,18 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
             info.is_some_and(|info| info.get("ca_state") == Some(4) && info.get("retransmits") >= Some(1))
         })
     };
-    let is_found = is_found || (pair.why.starts_with("snd_cwnd:") && pair.states().is_some_and(is_timeout));
+    // It is no more than what was in flight.
+    let top = pair.texts().map(Segment::end).max().unwrap_or(1);
+    let una = pair.acks().map(|told| told.ack).max().unwrap_or(1);
+    let is_within = |(kernel, stack): (&State, &State)| {
+        [kernel, stack].iter().all(|state| {
+            let figure = |name| state.info.as_ref().and_then(|info| info.get(name)).unwrap_or(0);
+            figure("snd_cwnd") <= u64::from(top.saturating_sub(una)).div_ceil(figure("snd_mss").max(1)) + 1
+        })
+    };
+    let is_found = is_found
+        || (pair.why.starts_with("snd_cwnd:")
+            && pair.states().is_some_and(|states| is_timeout(states) && is_within(states)));
     (is_again && (is_measured || is_later || is_found || is_shorter && is_sooner)).then_some(Then::Stop)
 }
 
