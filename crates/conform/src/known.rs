@@ -20,6 +20,7 @@ mod sending;
 mod slow_start;
 mod timers;
 mod urgency;
+mod windows;
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,7 @@ use acknowledging::{
     acknowledgments_behind_a_hole, answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart,
     delay_beside_a_timer, duplicate_at_a_joint, duplicate_beside_text, duplicate_of_an_earlier_segment,
     fin_that_fills_a_hole, limit_of_challenges, probe_before_a_measurement, quick_acknowledgment_of_a_fin,
-    text_without_ect, update_of_the_window, window_behind_an_option,
+    text_without_ect,
 };
 use closing::{
     abort_behind_a_fin, acknowledgment_of_a_crossed_fin, connect_that_was_given_up, fin_before_its_text,
@@ -77,6 +78,7 @@ use timers::{
     round_trip_of_text_that_was_waited_for, timeout_a_round_trip_behind, user_timeout_beside_probes,
     user_timeout_of_a_syn,
 };
+use windows::{update_of_the_window, window_behind_an_option};
 
 /// How the comparison goes on after a known difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

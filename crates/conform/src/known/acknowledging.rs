@@ -238,11 +238,8 @@ pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then
     let hurry = Hurry::of(pair)?;
     let is_text = |segment: &&Segment| segment.len > 0 && !segment.flags.has(Flags::SYN);
     let first = pair.peer().map(|(_, segment)| segment).find(is_text)?;
-    if !hurry.is_kernels && first.seq > 1 {
-        return Some(Then::Stop);
-    }
     let mut is_growing = false;
-    let (mut most, mut shift, mut next, mut since) = (None, 0, 0, 0);
+    let (mut most, mut shift, mut next, mut since, mut all) = (None, 0, 0, 0, 0);
     let earlier = pair.earlier.iter().filter_map(|record| match &record.what {
         What::Sent(Packet::Tcp(sent)) if !sent.flags.has(Flags::RST) => Some(sent),
         _ => None,
@@ -251,6 +248,7 @@ pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then
         let scale = if sent.flags.has(Flags::SYN) { 0 } else { shift };
         let window = u32::from(sent.win) << scale;
         since += u8::from(sent.ack > next);
+        all += usize::from(sent.ack > next);
         // A window that is announced for the first time may be rounded up. A window at the maximum of the field may
         // still grow.
         if sent.win == u16::MAX || most.is_some_and(|most| window >= most + (1 << scale)) {
@@ -261,26 +259,14 @@ pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then
             shift = sent.shift().unwrap_or(shift);
         }
     }
-    let has_grown = most.is_some_and(|most| most > u32::from(u16::MAX));
-    let is_it = if hurry.is_kernels { is_growing && since <= QUICK_ACKS } else { has_grown };
+    // A buffer that the kernel has not announced yet is twice its window.
+    let may_grow = |most: u32| FIRST_WINDOW + 2 * hurry.ack.ack < 2 * most;
+    let has_grown = most.is_some_and(|most| most > u32::from(u16::MAX) && may_grow(most));
+    let is_it = match hurry.is_kernels {
+        true => is_growing && since <= QUICK_ACKS,
+        false => has_grown || (first.seq > 1 && all <= usize::from(QUICK_ACKS)),
+    };
     is_it.then_some(Then::Stop)
-}
-
-/// A read that frees a quarter of the receive buffer sends an ACK with the new window. The kernel sends one only if at
-/// most half of the largest window is open and the new window is at least twice as large.
-pub(super) fn update_of_the_window(pair: &Pair<'_>) -> Option<Then> {
-    let stack = pair.stack?;
-    let What::Sent(Packet::Tcp(update)) = &stack.what else { return None };
-    let event = pair.scenario.events.get(pair.index()?)?;
-    let is_read = matches!(event.action, Action::Read(_) | Action::ReadInq(_));
-    let waits = |kernel: &Record| !matches!(kernel.what, What::Sent(_)) || kernel.at > stack.at + SLACK;
-    let is_at_once = stack.at < event.at() + SLACK && pair.kernel.is_none_or(waits);
-    // It acknowledges nothing new.
-    let acknowledges = |sent: &Segment| sent.flags.has(Flags::ACK) && sent.ack == update.ack;
-    let is_told = pair.earlier.iter().filter_map(Record::segment).any(acknowledges);
-    // The peer's next segment may echo its timestamp, which changes a round trip sample.
-    let then = if update.timestamp().is_some() { Then::Stop } else { Then::SkipStack };
-    (is_read && is_at_once && is_told && update.is_bare_ack()).then_some(then)
 }
 
 /// After ECN-capable data has arrived, the kernel takes data that is not ECN-capable for a retransmission, and
@@ -422,6 +408,8 @@ pub(super) fn delay_beside_a_timer(pair: &Pair<'_>) -> Option<Then> {
         .then_some(Then::Stop)
 }
 
+/// The window with which the kernel begins, of a large buffer.
+const FIRST_WINDOW: u32 = 65_536;
 /// Largest number of immediate ACKs in a row (`TCP_MAX_QUICKACKS` and one).
 const QUICK_ACKS: u8 = 17;
 /// A shorter segment does not change what the kernel takes for the peer's segment size (`TCP_MIN_MSS`).
@@ -560,31 +548,3 @@ fn echoes_an_answer_to_a_probe(pair: &Pair<'_>) -> bool {
 
 /// Least time between two of Sockeye's answers to probes, plus 3 ms by which a run on the kernel may be late.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100 + 3);
-
-/// Sockeye announces a larger window that an option allows at once, or with the ACK of the first data. The kernel
-/// announces it step by step, as data arrives.
-pub(super) fn window_behind_an_option(pair: &Pair<'_>) -> Option<Then> {
-    let stack = pair.stack?;
-    let What::Sent(Packet::Tcp(told)) = &stack.what else { return None };
-    let index = pair.index()?;
-    let before = pair.scenario.events.get(..=index)?;
-    let enlarges = |event: &Event| {
-        let Action::Set(option, _) = event.action else { return false };
-        matches!(option, SockOpt::RcvBuf | SockOpt::RcvLowat | SockOpt::WindowClamp)
-    };
-    let (event, before) = before.split_last()?;
-    let waits = pair
-        .kernel
-        .is_none_or(|kernel| kernel.at > stack.at + SLACK || matches!(kernel.what, What::State(..)));
-    if !told.is_bare_ack() || !waits || stack.at > event.at() + SLACK {
-        return None;
-    }
-    let acked = pair.earlier.iter().rev().find_map(Record::segment)?.ack;
-    if enlarges(event) {
-        // From here on, the peer echoes another timestamp.
-        let has_ts = told.options.iter().any(|option| matches!(option, Opt::Ts(..)));
-        return Some(if told.ack == acked && !has_ts { Then::SkipStack } else { Then::Stop });
-    }
-    let is_first = acked == 1 && matches!(&event.action, Action::Segment(text) if text.len > 0);
-    (is_first && before.iter().any(enlarges)).then_some(Then::Stop)
-}

@@ -225,3 +225,20 @@ fn flow_labels_change_only_behind_fast_open() {
     differs(&text.parse().unwrap(), sent(1_300, is_text, |text| text.ip.is_relabelled ^= true));
 }
 
+#[test]
+fn updates_of_the_window_at_each_byte() {
+    let text = "0 listen 5
+        0 peer S 0 win 65535 mss 1460 sackok
+        30 peer A 1 ack 1 win 500
+        40 accept
+        50 peer AP 1:101 ack 1 win 500
+        100 read 1
+        200 wait";
+    let scenario: Scenario = text.parse().unwrap();
+    differs(&scenario, |records| {
+        let mut update = records.iter().rfind(|record| is_sent(record)).unwrap().clone();
+        let at = records.iter().rposition(|record| matches!(record.what, What::Returned(..))).unwrap();
+        update.at = records[at].at;
+        records.insert(at + 1, update);
+    });
+}
