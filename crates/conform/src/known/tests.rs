@@ -10,7 +10,7 @@ use crate::compare::compare;
 use crate::driven;
 use crate::scenario::Scenario;
 use crate::segment::{Echo, Flags, Opt, Segment};
-use crate::trace::{Info, Record, What};
+use crate::trace::{Info, Ready, Record, State, What};
 
 type Records = Vec<Record>;
 
@@ -89,6 +89,17 @@ fn figure(from: u64, name: &'static str, change: fn(u64) -> u64) -> impl Fn(&mut
         let found = info.figures.iter_mut().filter(|(known, _)| *known == name);
         found.for_each(|(_, value)| *value = change(*value));
     })
+}
+
+/// Changes the state, where the application has a connection, from this time on.
+fn states(from: u64, change: fn(&mut State)) -> impl Fn(&mut Records) {
+    move |records| {
+        for record in records.iter_mut().filter(|record| record.at >= ms(from)) {
+            if let What::State(_, state) = &mut record.what {
+                change(state);
+            }
+        }
+    }
 }
 
 #[test]
@@ -240,5 +251,65 @@ fn updates_of_the_window_at_each_byte() {
         let at = records.iter().rposition(|record| matches!(record.what, What::Returned(..))).unwrap();
         update.at = records[at].at;
         records.insert(at + 1, update);
+    });
+}
+
+#[test]
+fn window_probes_without_back_off_beside_text() {
+    fn is_probe(record: &Record) -> bool {
+        record.segment().is_some_and(|probe| probe.is_bare_ack() && probe.seq == 0)
+    }
+    let text = written("probe-beside-text").to_string().replace("900    wait", "3000   wait");
+    differs(&text.parse().unwrap(), |records| {
+        let probes: Vec<usize> = (0..records.len()).filter(|at| is_probe(&records[*at])).collect();
+        records[probes[2]].at = records[probes[1]].at + ms(20);
+    });
+}
+
+#[test]
+fn a_user_timeout_that_is_ignored_beside_probes() {
+    let text = written("user-timeout-set-beside-probes").to_string().replace("1800   wait", "20000  wait");
+    let goes_on = |state: &mut State| {
+        state.ready = Ready { writable: true, ..Ready::default() };
+        state.info.iter_mut().for_each(|info| info.state = "ESTABLISHED");
+    };
+    differs(&text.parse().unwrap(), states(20_000, goes_on));
+}
+
+#[test]
+fn timeouts_that_no_larger_bound_explains() {
+    let scenario = written("timeout-behind-a-larger-rto-max");
+    differs(&scenario, told(4_600, |info| info.rto += ms(700)));
+    let later = scenario.to_string().replace("9000   wait", "8000   wait\n9000   wait");
+    differs(&later.parse().unwrap(), told(4_600, |info| info.rto -= ms(700)));
+}
+
+#[test]
+fn a_reset_of_a_connection_is_an_error_whatever_a_router_has_reported() {
+    let text = "0 listen 5
+        0 peer S 0 win 65535 mss 1460
+        30 peer A 1 ack 1 win 60000
+        40 accept
+        50 write 100
+        60 unreachable 1 about 1
+        80 peer R 1 win 0
+        100 wait";
+    differs(&text.parse().unwrap(), states(100, |state| state.ready.error = false));
+}
+
+#[test]
+fn an_option_that_enlarges_no_window_is_no_reason_to_announce_it() {
+    let scenario = written("window-behind-an-option");
+    let window = |record: &Record| record.segment().map(|segment| segment.win);
+    let kernel = |records: &mut Records| {
+        records.retain(|record| !is_sent(record) || !(ms(300)..ms(310)).contains(&record.at));
+    };
+    differs_beside(&scenario, kernel, |records| {
+        let before = records.iter().rfind(|record| record.at < ms(300) && is_sent(record)).and_then(window);
+        for record in records.iter_mut().filter(|record| record.at >= ms(300)) {
+            if let What::Sent(Packet::Tcp(segment)) = &mut record.what {
+                segment.win = before.unwrap();
+            }
+        }
     });
 }
