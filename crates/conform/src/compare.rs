@@ -5,9 +5,11 @@
 //!
 //! | what | may differ by |
 //! |---|---|
-//! | the time of a segment | [`SLACK`], and half the granularity of the kernel's timers, [`granularity`], for each one that was waited for: the stack's are late by half of it (`driven.rs`). With a retransmission timeout that differs itself, up to `rto_max`, twice that |
+//! | the time of a segment | [`SLACK`]. If a timer sent it and no event, also half the granularity of the kernel's timers, [`granularity`], for each one that was waited for: the stack's are late by half of it (`driven.rs`). With a retransmission timeout that differs itself, up to `rto_max`, twice that |
 //! | a timestamp | the same |
 //! | the retransmission timeout | [`SLACK`] and an eighth, and as much as timers were late |
+//!
+//! [`SLACK`] itself is not handed on: a segment that is late by it makes no later one later. Nothing is handed on to the next connection.
 //!
 //! Tests: below.
 
@@ -75,7 +77,8 @@ impl Difference {
     }
 }
 
-/// Compares two traces, up to the first difference that is not known.
+/// Compares two traces, up to the first difference that is not known. Of two records, each difference has to be known, up to one behind which the
+/// comparison does not go on with the next records.
 pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison {
     let rto_max = settings::stack(&scenario.settings).tcp.rto_max;
     let mut drift = Drift { rto_max, ..Drift::default() };
@@ -96,38 +99,34 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
         is_over |= event.is_some_and(|event| event.action == Action::Again);
         if is_over && pair.0.is_some_and(begins) {
             ((begin, begin_event), is_over) = (looked, false);
+            drift.begin_anew();
         }
-        let why = match pair {
-            (Some(kernel), Some(stack)) => drift.differs(kernel, stack),
-            (Some(_), None) => Some("only the kernel does this".to_owned()),
-            (None, Some(_)) => Some("only the stack does this".to_owned()),
-            (None, None) => None,
+        let whys = match pair {
+            (Some(kernel), Some(stack)) => drift.differences(kernel, stack),
+            (Some(_), None) => vec!["only the kernel does this".to_owned()],
+            (None, Some(_)) => vec!["only the stack does this".to_owned()],
+            (None, None) => Vec::new(),
         };
-        if let Some(why) = why {
-            let pair = Pair {
-                scenario,
-                event: event.map(|event| &event.action),
-                kernel: pair.0,
-                stack: pair.1,
-                why: &why,
-                earlier: &kernel.records[begin..k.min(kernel.records.len())],
-                later: kernel.records.get(k..).unwrap_or_default(),
-                begin: begin_event,
-                late: drift.late,
-            };
-            let Some((name, then)) = known::find(&pair) else {
+        let pair = Pair {
+            scenario,
+            event: event.map(|event| &event.action),
+            kernel: pair.0,
+            stack: pair.1,
+            why: "",
+            earlier: &kernel.records[begin..k.min(kernel.records.len())],
+            later: kernel.records.get(k..).unwrap_or_default(),
+            begin: begin_event,
+            late: drift.late,
+        };
+        match explain(&pair, &whys, &mut known) {
+            Ok(Then::GoOn) => {}
+            Ok(Then::SkipKernel) => s = s.wrapping_sub(1),
+            Ok(Then::SkipStack) => k = k.wrapping_sub(1),
+            Ok(Then::Stop) => break,
+            Err(why) => {
                 let (kernel, stack) = (pair.kernel.cloned(), pair.stack.cloned());
-                let difference = Difference { kernel, stack, places: (k, s), why };
+                let difference = Difference { kernel, stack, places: (k, s), why: why.to_owned() };
                 return Comparison { known, difference: Some(difference) };
-            };
-            if !known.contains(&name) {
-                known.push(name);
-            }
-            match then {
-                Then::GoOn => {}
-                Then::SkipKernel => s = s.wrapping_sub(1),
-                Then::SkipStack => k = k.wrapping_sub(1),
-                Then::Stop => break,
             }
         }
         (k, s) = (k.wrapping_add(1), s.wrapping_add(1));
@@ -135,17 +134,32 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
     Comparison { known, difference: None }
 }
 
+/// How the comparison goes on behind two records that differ in these ways; `Err` with the first way that is not known. Adds the names to `known`.
+fn explain<'w>(pair: &Pair<'_>, whys: &'w [String], known: &mut Vec<&'static str>) -> Result<Then, &'w str> {
+    for why in whys {
+        let (name, then) = known::find(&Pair { why, ..*pair }).ok_or(why.as_str())?;
+        if !known.contains(&name) {
+            known.push(name);
+        }
+        if then != Then::GoOn {
+            return Ok(then);
+        }
+    }
+    Ok(Then::GoOn)
+}
+
 /// Whether a record is the tested side's SYN.
 fn begins(record: &Record) -> bool {
     matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) && !syn.flags.has(Flags::RST))
 }
 
-/// How far the kernel's timers may have moved its trace.
+/// How far the kernel's timers may have moved its trace of a connection.
 #[derive(Default)]
 struct Drift {
     /// The times of the stack's latest segments that a retransmission, persist or keepalive timer may have sent, the latest last: a timer that sends
     /// one was started at one of these times.
     sent: [Duration; 3],
+    /// By how much segments that timers sent were apart at most, without [`SLACK`].
     late: Duration,
     /// No timer runs longer, whatever the timeouts are (`settings::stack`).
     rto_max: Duration,
@@ -155,41 +169,60 @@ struct Drift {
     share: f64,
     /// The number behind all that the stack has sent.
     top: u32,
+    /// When the latest event came to the stack.
+    event_at: Duration,
 }
 
 impl Drift {
-    /// How far from the stack's a segment of the kernel may be.
-    fn allowed(&mut self, stack: &Record, packet: &Packet) -> Duration {
-        let Packet::Tcp(segment) = packet else { return SLACK };
+    /// Another connection begins, with the latest event.
+    fn begin_anew(&mut self) {
+        let (rto_max, event_at) = (self.rto_max, self.event_at);
+        *self = Self { sent: [event_at; 3], rto_max, event_at, ..Self::default() };
+    }
+
+    /// How far from the stack's a segment of the kernel may be, and how much of that a later segment may be apart as well.
+    fn allowed(&mut self, stack: &Record, packet: &Packet) -> (Duration, Duration) {
+        let Packet::Tcp(segment) = packet else { return (SLACK, Duration::ZERO) };
         let is_bare = segment.flags == Flags::ACK && segment.len == 0 && segment.seq == self.top;
         self.top = self.top.max(segment.end());
-        if is_bare {
+        let is_answer = stack.at <= self.event_at + AT_ONCE;
+        let handed_on = match () {
+            () if is_answer => Duration::ZERO,
             // The delayed-acknowledgment timer runs for a shorter time than the coarse timers.
-            return SLACK + granularity(Duration::ZERO);
-        }
-        let coarse = granularity(stack.at.saturating_sub(self.sent[0])) / 2;
-        // Since then the timeout may have been doubled, even more than once.
-        let doubled = stack.at.saturating_sub(self.sent[2]).mul_f64(self.share);
-        let allowed = SLACK + self.late + coarse + doubled.max(2 * self.rto);
+            () if is_bare => granularity(Duration::ZERO),
+            () => {
+                let coarse = granularity(stack.at.saturating_sub(self.sent[0])) / 2;
+                // Since then the timeout may have been doubled, even more than once.
+                let doubled = stack.at.saturating_sub(self.sent[2]).mul_f64(self.share);
+                self.late + coarse + doubled.max(2 * self.rto)
+            }
+        };
         // Segments that leave together count as one time.
-        if stack.at > self.sent[2] + AT_ONCE {
+        if !is_bare && stack.at > self.sent[2] + AT_ONCE {
             self.sent.rotate_left(1);
             self.sent[2] = stack.at;
         }
-        allowed
+        let is_timer = !is_answer && !is_bare;
+        (SLACK + handed_on, if is_timer { handed_on } else { Duration::ZERO })
     }
 
-    fn differs(&mut self, kernel: &Record, stack: &Record) -> Option<String> {
+    /// All ways in which two records differ. If times differ too much, timestamps may differ by as much.
+    fn differences(&mut self, kernel: &Record, stack: &Record) -> Vec<String> {
         match (&kernel.what, &stack.what) {
             (What::Sent(a), What::Sent(b)) => {
-                let allowed = self.allowed(stack, b);
-                if kernel.at.abs_diff(stack.at) > allowed {
-                    return Some(format!("time: {:?} is not {:?}", stack.at, kernel.at));
+                let (allowed, handed_on) = self.allowed(stack, b);
+                let apart = kernel.at.abs_diff(stack.at);
+                let mut whys = Vec::new();
+                if apart > allowed {
+                    whys.push(format!("time: {:?} is not {:?}", stack.at, kernel.at));
+                } else {
+                    self.late = self.late.max(apart.min(handed_on));
                 }
-                self.late = self.late.max(kernel.at.abs_diff(stack.at));
-                packets(a, b, allowed)
+                whys.extend(packets(a, b, allowed.max(apart)));
+                whys
             }
             (What::State(i, a), What::State(j, b)) if i == j => {
+                self.event_at = stack.at;
                 // A closed socket keeps its last timeout.
                 if let (Some(a), Some(b)) = (&a.info, &b.info) {
                     self.rto = a.rto.min(self.rto_max).abs_diff(b.rto.min(self.rto_max));
@@ -198,9 +231,13 @@ impl Drift {
                 states(a, b, self.late)
             }
             (What::Returned(i, a), What::Returned(j, b)) if i == j => {
-                (a != b).then(|| format!("the call's result: {} is not {}", result(b), result(a)))
+                let why = || format!("the call's result: {} is not {}", result(b), result(a));
+                (a != b).then(why).into_iter().collect()
             }
-            (a, b) => (a != b).then(|| format!("the kernel {}, the stack {}", a.verb(), b.verb())),
+            (a, b) => {
+                let why = || format!("the kernel {}, the stack {}", a.verb(), b.verb());
+                (a != b).then(why).into_iter().collect()
+            }
         }
     }
 }
@@ -212,11 +249,12 @@ fn result(result: &Result<u32, i32>) -> String {
     }
 }
 
-fn packets(kernel: &Packet, stack: &Packet, late: Duration) -> Option<String> {
-    let (Packet::Tcp(a), Packet::Tcp(b)) = (kernel, stack) else {
-        return (kernel != stack).then(|| "another packet".to_owned());
-    };
-    segments(a, b, late)
+fn packets(kernel: &Packet, stack: &Packet, late: Duration) -> Vec<String> {
+    match (kernel, stack) {
+        (Packet::Tcp(a), Packet::Tcp(b)) => segments(a, b, late),
+        _ if kernel == stack => Vec::new(),
+        _ => vec!["another packet".to_owned()],
+    }
 }
 
 /// The IP headers' other fields, except for a reset: its socket may be gone, and with it the options that were set.
@@ -232,7 +270,7 @@ fn ip_parts(kernel: &Segment, stack: &Segment) -> impl Iterator<Item = (&'static
     fields.into_iter().filter(|_| !kernel.flags.has(Flags::RST))
 }
 
-fn segments(kernel: &Segment, stack: &Segment, late: Duration) -> Option<String> {
+fn segments(kernel: &Segment, stack: &Segment, late: Duration) -> Vec<String> {
     let parts = [
         ("flags", u32::from(kernel.flags.0), u32::from(stack.flags.0)),
         ("sequence number", kernel.seq, stack.seq),
@@ -242,57 +280,65 @@ fn segments(kernel: &Segment, stack: &Segment, late: Duration) -> Option<String>
         ("ECN bits", u32::from(kernel.ecn), u32::from(stack.ecn)),
         ("text", u32::from(kernel.is_corrupt), u32::from(stack.is_corrupt)),
     ];
-    let parts = parts.into_iter().chain(ip_parts(kernel, stack));
-    if let Some((what, kernel, stack)) = parts.into_iter().find(|(_, kernel, stack)| kernel != stack) {
-        return Some(format!("{what}: {stack} is not {kernel}"));
-    }
-    if kernel.options.len() != stack.options.len() {
-        return Some("options".to_owned());
-    }
-    let pairs = kernel.options.iter().zip(&stack.options);
-    let differing = pairs.into_iter().find(|(a, b)| match (a, b) {
+    let parts = parts.into_iter().chain(ip_parts(kernel, stack)).filter(|(_, kernel, stack)| kernel != stack);
+    let parts = parts.map(|(what, kernel, stack)| format!("{what}: {stack} is not {kernel}"));
+    // The window is the last one.
+    let window = || format!("window: {} is not {}", stack.win, kernel.win);
+    let window = (kernel.win != stack.win).then(window);
+    parts.chain(options(kernel, stack, late)).chain(window).collect()
+}
+
+/// How the options differ. If one side has more of them, only the timestamps are compared besides.
+fn options(kernel: &Segment, stack: &Segment, late: Duration) -> Vec<String> {
+    let differs = |a: &Opt, b: &Opt| match (a, b) {
         (Opt::Ts(a, echo_a), Opt::Ts(b, echo_b)) => {
             let later = a.wrapping_sub(*b) as i32;
-            let allowed = late.as_millis() as i32;
-            echo_a != echo_b || later.abs() > allowed
+            echo_a != echo_b || later.abs() > late.as_millis() as i32
         }
         (a, b) => a != b,
-    });
-    if let Some((a, b)) = differing {
-        return Some(format!("option: {b} is not {a}"));
-    }
-    // The last one, so that a difference of windows is one of nothing else.
-    (kernel.win != stack.win).then(|| format!("window: {} is not {}", stack.win, kernel.win))
-}
-
-fn states(kernel: &State, stack: &State, late: Duration) -> Option<String> {
-    if kernel.ready != stack.ready {
-        return Some(format!("readiness: {:?} is not {:?}", stack.ready, kernel.ready));
-    }
-    let (Some(a), Some(b)) = (&kernel.info, &stack.info) else {
-        return (kernel.info.is_some() != stack.info.is_some()).then(|| "TCP_INFO".to_owned());
     };
-    infos(a, b, late)
+    let text = |(a, b): (&Opt, &Opt)| format!("option: {b} is not {a}");
+    if kernel.options.len() == stack.options.len() {
+        let pairs = kernel.options.iter().zip(&stack.options);
+        return pairs.filter(|(a, b)| differs(a, b)).map(text).collect();
+    }
+    let time =
+        |segment: &'_ Segment| segment.options.iter().find(|option| matches!(option, Opt::Ts(..))).cloned();
+    let times = time(kernel).zip(time(stack)).filter(|(a, b)| differs(a, b));
+    let count = std::iter::once("options".to_owned());
+    count.chain(times.map(|(a, b)| text((&a, &b)))).collect()
 }
 
-fn infos(kernel: &Info, stack: &Info, late: Duration) -> Option<String> {
+fn states(kernel: &State, stack: &State, late: Duration) -> Vec<String> {
+    let mut whys = Vec::new();
+    if kernel.ready != stack.ready {
+        whys.push(format!("readiness: {:?} is not {:?}", stack.ready, kernel.ready));
+    }
+    match (&kernel.info, &stack.info) {
+        (Some(a), Some(b)) => whys.extend(infos(a, b, late)),
+        (None, None) => {}
+        _ => whys.push("TCP_INFO".to_owned()),
+    }
+    whys
+}
+
+fn infos(kernel: &Info, stack: &Info, late: Duration) -> Vec<String> {
     if kernel.state != stack.state {
-        return Some(format!("state: {} is not {}", stack.state, kernel.state));
+        return vec![format!("state: {} is not {}", stack.state, kernel.state)];
     }
     // Before the handshake is over, figures of the path are guesses, and not the same ones; after the end they are leftovers.
     if kernel.state.starts_with("SYN") || kernel.state == "CLOSED" {
-        return None;
+        return Vec::new();
     }
-    for (name, a) in &kernel.figures {
-        let b = stack.get(name);
-        if b != Some(*a) {
-            return Some(format!("{name}: {b:?} is not {a}"));
-        }
-    }
+    let figures = kernel.figures.iter().map(|(name, a)| (name, *a, stack.get(name)));
+    let figures = figures.filter(|(_, a, b)| *b != Some(*a));
+    let mut whys: Vec<String> = figures.map(|(name, a, b)| format!("{name}: {b:?} is not {a}")).collect();
     // An echo of what a timer has sent measures less where that was later, and its share of the timeout is nine eighths.
     let allowed = SLACK + kernel.rto / 8 + late + late / 8;
-    let differs = kernel.rto.abs_diff(stack.rto) > allowed;
-    differs.then(|| format!("rto: {:?} is not {:?}", stack.rto, kernel.rto))
+    if kernel.rto.abs_diff(stack.rto) > allowed {
+        whys.push(format!("rto: {:?} is not {:?}", stack.rto, kernel.rto));
+    }
+    whys
 }
 
 /// A difference as text: the scenario, both traces, and where they differ.
@@ -317,3 +363,99 @@ pub fn report(scenario: &Scenario, kernel: &Trace, stack: &Trace, difference: &D
 
 /// How many lines of each side a report shows, from the difference on.
 const SHOWN: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Ready;
+
+    const USUAL: &str = "0 connect\n10 peer AS 0 ack 1 win 65535\n3000 write 1000\n9000 wait\n";
+
+    /// A record of what the tested side sends, in the words of a scenario's peer.
+    fn sent(at_ms: u64, words: &str) -> Record {
+        let scenario: Scenario = format!("0 peer {words}").parse().unwrap();
+        let Action::Segment(segment) = scenario.events[0].action.clone() else { panic!("{words}") };
+        Record { at: Duration::from_millis(at_ms), what: What::Sent(Packet::Tcp(segment)) }
+    }
+
+    /// A record of the state before the event behind that of `index`, with these figures.
+    fn state(at_ms: u64, index: usize, state: &'static str, figures: &[(&'static str, u64)]) -> Record {
+        let info = Info { state, figures: figures.to_vec(), rto: Duration::from_millis(300) };
+        let state = State { ready: Ready::default(), info: Some(info) };
+        Record { at: Duration::from_millis(at_ms), what: What::State(index, state) }
+    }
+
+    /// What is found first between these traces.
+    fn found(scenario: &str, kernel: &[Record], stack: &[Record]) -> Option<String> {
+        let trace = |records: &[Record]| Trace { records: records.to_vec(), is_disturbed: false };
+        let comparison = compare(&scenario.parse().unwrap(), &trace(kernel), &trace(stack));
+        comparison.difference.map(|difference| difference.why)
+    }
+
+    #[test]
+    fn a_known_difference_of_two_records_hides_no_other_one() {
+        let counts =
+            |unsent, acked| state(100, 1, "FIN-WAIT-1", &[("notsent_bytes", unsent), ("bytes_acked", acked)]);
+        assert_eq!(found(USUAL, &[counts(1, 5)], &[counts(0, 5)]), None);
+        assert_eq!(
+            found(USUAL, &[counts(1, 5)], &[counts(0, 6)]),
+            Some("bytes_acked: Some(6) is not 5".to_owned())
+        );
+        // A FIN is one byte.
+        let more = found(USUAL, &[counts(2, 5)], &[counts(0, 5)]);
+        assert_eq!(more, Some("notsent_bytes: Some(0) is not 2".to_owned()));
+        // The window is known to differ, and so are the timestamps of a reset.
+        let resets = |win| [sent(0, &format!("AR 1 ack 9 win {win}"))];
+        assert_eq!(found(USUAL, &resets(500), &resets(0)), None);
+        let stamped = [sent(0, "AR 1 ack 9 win 0 nop nop ts 5 6")];
+        assert_eq!(found(USUAL, &resets(500), &stamped), None);
+        let other = [sent(0, "AR 1 ack 8 win 0 nop nop ts 5 6")];
+        assert_eq!(found(USUAL, &resets(500), &other), Some("acknowledgment: 8 is not 9".to_owned()));
+    }
+
+    #[test]
+    fn what_an_event_causes_is_on_time_however_long_the_pause_before_was() {
+        let at = |at_ms| [state(3_000, 1, "ESTABLISHED", &[]), sent(at_ms, "PA 1:1001 ack 1 win 500")];
+        assert_eq!(found(USUAL, &at(3_012), &at(3_000)), None);
+        assert_eq!(found(USUAL, &at(3_140), &at(3_000)), Some("time: 3s is not 3.14s".to_owned()));
+        // What a timer sends may be late by half of its granularity.
+        assert_eq!(found(USUAL, &at(3_640), &at(3_500)), None);
+        assert!(found(USUAL, &at(3_650), &at(3_500)).is_some());
+    }
+
+    /// A timer is started by the one before, so its lateness adds to that one's, but the time by which a run itself may be late does not.
+    #[test]
+    fn slack_is_not_handed_on_to_later_segments() {
+        let text = |at_ms: &[u64]| -> Vec<Record> {
+            let head = [state(3_000, 1, "ESTABLISHED", &[])];
+            let texts = at_ms.iter().map(|at_ms| sent(*at_ms, "PA 1:1001 ack 1 win 500"));
+            head.into_iter().chain(texts).collect()
+        };
+        let stack = text(&[3_000, 3_100, 3_200, 3_300, 3_400]);
+        // By half of their granularity: 130 ms where the timer may have been started at the begin, 18 ms behind that.
+        let kernel = text(&[3_000, 3_100 + 142, 3_200 + 272, 3_300 + 290, 3_400 + 308]);
+        assert_eq!(found(USUAL, &kernel, &stack), None);
+        let later = text(&[3_000, 3_100 + 142, 3_200 + 273]);
+        assert_eq!(found(USUAL, &later, &stack[..4]), Some("time: 3.2s is not 3.473s".to_owned()));
+    }
+
+    #[test]
+    fn another_connection_begins_without_the_lateness_of_the_one_before() {
+        let scenario = "0 connect\n3000 wait\n5000 again\n5000 connect\n6000 wait\n";
+        let trace = |late: u64, ack: u64| {
+            vec![
+                sent(0, "S 0 win 1000"),
+                state(3_000, 0, "SYN-SENT", &[]),
+                sent(4_000 + late, "S 0 win 1000"),
+                sent(4_000 + late, "A 5000 ack 9 win 500"),
+                state(5_000, 1, "CLOSED", &[]),
+                state(5_000, 2, "CLOSED", &[]),
+                sent(5_000, "S 0 win 1000"),
+                state(6_000, 3, "ESTABLISHED", &[]),
+                sent(6_040 + ack, "A 1 ack 9 win 500"),
+            ]
+        };
+        assert_eq!(found(scenario, &trace(100, 16), &trace(0, 0)), None);
+        assert!(found(scenario, &trace(100, 17), &trace(0, 0)).is_some_and(|why| why.starts_with("time:")));
+    }
+}

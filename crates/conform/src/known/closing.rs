@@ -46,9 +46,12 @@ pub(super) fn fin_in_byte_counts(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let closing = ["FIN-WAIT-1", "FIN-WAIT-2", "CLOSING", "LAST-ACK"].contains(&kernel.state);
-    let more = |name, a: &Info, b: &Info| a.get(name) > b.get(name);
-    let waits = pair.why.starts_with("notsent_bytes:") && more("notsent_bytes", kernel, stack);
-    let again = pair.why.starts_with("bytes_retrans:") && more("bytes_retrans", stack, kernel);
+    let more = |name, a: &Info, b: &Info| Some(a.get(name)?.saturating_sub(b.get(name)?));
+    let waits = pair.why.starts_with("notsent_bytes:") && more("notsent_bytes", kernel, stack) == Some(1);
+    let fins = pair.texts().filter(|text| text.flags.has(Flags::FIN)).count().saturating_sub(1) as u64;
+    let is_each_fin = |count: u64| (1..=fins).contains(&count);
+    let again = pair.why.starts_with("bytes_retrans:")
+        && more("bytes_retrans", stack, kernel).is_some_and(is_each_fin);
     (closing && (waits || again)).then_some(Then::GoOn)
 }
 

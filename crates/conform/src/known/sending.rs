@@ -29,7 +29,8 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     let is_reset = kernel.flags.has(Flags::RST.with(Flags::ACK));
     let is_bare = kernel.len == 0 && stack.len == 0 && (kernel.is_bare_ack() || is_reset);
     // A segment before the end may have an urgent pointer.
-    let is_earlier = kernel.flags == stack.flags.with(Flags::URG);
+    let is_pointer = pair.why.starts_with("flags:") || pair.why.starts_with("urgent pointer:");
+    let is_earlier = is_pointer && kernel.flags == stack.flags.with(Flags::URG);
     if (pair.why.starts_with("sequence number:") || is_earlier) && is_bare {
         // An acknowledgment beyond that may have been dropped for its timestamp.
         let mut edges = pair.acks().map(|segment| pair.edge(segment));

@@ -106,7 +106,8 @@ pub(super) fn mark_on_a_fin(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn pointer_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_it = stack.flags.has(Flags::RST) && kernel.flags == stack.flags.with(Flags::URG);
-    (is_it && pair.why.starts_with("flags:") && kernel.seq == stack.seq).then_some(Then::GoOn)
+    let is_pointer = pair.why.starts_with("urgent pointer:") && stack.urg == 0;
+    (is_it && (is_pointer || pair.why.starts_with("flags:"))).then_some(Then::GoOn)
 }
 
 /// Bytes of the longest TCP header.
