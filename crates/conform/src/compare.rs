@@ -21,6 +21,7 @@ use crate::scenario::{Action, Scenario};
 use crate::segment::{Flags, Opt, Segment};
 use crate::settings;
 use crate::trace::{Info, Record, State, Trace, What};
+use crate::window;
 
 /// Two ticks of 4 ms of the kernel's clock, and the time by which a run may be late.
 pub const SLACK: Duration = Duration::from_millis(12);
@@ -78,7 +79,7 @@ impl Difference {
 }
 
 /// Compares two traces, up to the first difference that is not known. Of two records, each difference has to be known, up to one behind which the
-/// comparison does not go on with the next records.
+/// comparison does not go on with the next records. If there is none, a window of the stack may still be wrong by itself.
 pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison {
     let rto_max = settings::stack(&scenario.settings).tcp.rto_max;
     let mut drift = Drift { rto_max, ..Drift::default() };
@@ -131,7 +132,11 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
         }
         (k, s) = (k.wrapping_add(1), s.wrapping_add(1));
     }
-    Comparison { known, difference: None }
+    let of_window = window::first_wrong(scenario, stack).map(|(place, why)| {
+        let at = |trace: &Trace| trace.records.get(place).cloned();
+        Difference { kernel: at(kernel), stack: at(stack), places: (place, place), why }
+    });
+    Comparison { known, difference: of_window }
 }
 
 /// How the comparison goes on behind two records that differ in these ways; `Err` with the first way that is not known. Adds the names to `known`.

@@ -470,7 +470,8 @@ pub const KNOWN: &[Known] = &[
 ];
 
 /// The kernel's buffer counts all memory that a packet takes, and its window grows as the kernel learns how much that
-/// is. Sockeye's buffer counts bytes. Both sides must still agree on whether the window is open.
+/// is. Sockeye's buffer counts bytes. Both sides must still agree on whether the window is open, and `window.rs` checks
+/// the stack's windows by themselves.
 fn receive_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_it = pair.why.starts_with("window:")

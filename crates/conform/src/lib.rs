@@ -25,6 +25,7 @@ pub mod shrink;
 pub mod text;
 pub mod trace;
 pub mod wheel;
+pub mod window;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
