@@ -3,11 +3,14 @@
 //! It is separate from the stack's codec, so that a fault of that one is noticed. It knows one connection's addresses and initial numbers, [`Names`].
 //! Tests: below.
 
+mod ip;
+
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr};
 
 use siphasher::sip::SipHasher24;
 
+use self::ip::{Head, folded, header, ipv4_body, ipv6_body, octets, sum, u16_at, u32_at};
 use crate::segment::{Cookie, Echo, Flags, Ip, Opt, Segment, pattern};
 
 /// Where the numbers of a connection begin, and its addresses.
@@ -54,8 +57,8 @@ const ICMPV6: u8 = 58;
 pub enum Packet {
     /// A segment.
     Tcp(Segment),
-    /// An ICMP message of this type and code.
-    Icmp(u8, u8),
+    /// An ICMP message of this type and code, and the word behind its checksum.
+    Icmp(u8, u8, u32),
     /// What the codec cannot read, and why.
     Malformed(&'static str),
 }
@@ -290,8 +293,11 @@ impl Names {
             6 => ipv6_body(packet)?,
             _ => return Err("neither IPv4 nor IPv6"),
         };
+        if (head.from, head.to) != (self.local.0, self.peer.0) {
+            return Err("other addresses");
+        }
         if matches!(head.protocol, ICMP | ICMPV6) {
-            return Ok(Packet::Icmp(*body.first().ok_or("no ICMP")?, *body.get(1).ok_or("no ICMP")?));
+            return self.icmp(head.protocol, body);
         }
         if head.protocol != TCP {
             return Err("neither TCP nor ICMP");
@@ -302,6 +308,15 @@ impl Names {
         let mut segment = self.segment(head.class & 3, body)?;
         segment.ip = self.rest_of(&head, segment.flags.has(Flags::RST));
         Ok(Packet::Tcp(segment))
+    }
+
+    fn icmp(&self, protocol: u8, body: &[u8]) -> Result<Packet, &'static str> {
+        let word = u32_at(body, 4)?;
+        let pseudo = if protocol == ICMPV6 { self.pseudo_sum(protocol, body.len()) } else { 0 };
+        if folded(pseudo + sum(body)) != 0xffff {
+            return Err("a wrong sum of ICMP");
+        }
+        Ok(Packet::Icmp(body[0], body[1], word))
     }
 
     /// The other fields of a header, and whether its flow label differs from the previous one. A reset's label is not remembered, since its socket
@@ -318,7 +333,8 @@ impl Names {
     }
 
     fn segment(&mut self, ecn: u8, body: &[u8]) -> Result<Segment, &'static str> {
-        let flags = Flags(u16_at(body, 12)? & 0x1ff);
+        // With the bits that are reserved.
+        let flags = Flags(u16_at(body, 12)? & 0xfff);
         let header_len = usize::from(body[12] >> 4) * 4;
         let options = body.get(20..header_len).ok_or("options that are not there")?;
         let (seq, ack) = (u32_at(body, 4)?, u32_at(body, 8)?);
@@ -326,9 +342,14 @@ impl Names {
             if std::mem::take(&mut self.is_over) {
                 (self.isn, self.ts_first, self.label, self.arrival.1) = (None, None, None, None);
             }
+            if self.isn.is_none() && !flags.has(Flags::ACK) {
+                self.local.1 = u16_at(body, 0)?;
+            }
             self.isn.get_or_insert(seq);
         }
-        self.local.1 = u16_at(body, 0)?;
+        if (u16_at(body, 0)?, u16_at(body, 2)?) != (self.local.1, self.peer.1) {
+            return Err("other ports");
+        }
         let mut segment = Segment {
             flags,
             // An answer to a segment that belongs to no connection has no initial number.
@@ -416,92 +437,19 @@ pub fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// An IP header before so many bytes.
-fn header(from: IpAddr, to: IpAddr, protocol: u8, ecn: u8, len: usize) -> Vec<u8> {
-    let mut bytes = match from {
-        IpAddr::V4(_) => {
-            let [high, low] = ((IPV4_HEADER + len) as u16).to_be_bytes();
-            vec![0x45, ecn & 3, high, low, 0, 0, 0x40, 0, 64, protocol, 0, 0]
-        }
-        IpAddr::V6(_) => {
-            let [high, low] = (len as u16).to_be_bytes();
-            vec![0x60, (ecn & 3) << 4, 0, 0, high, low, protocol, 64]
-        }
-    };
-    bytes.extend(octets(from));
-    bytes.extend(octets(to));
-    if from.is_ipv4() {
-        let sum = folded(sum(&bytes));
-        bytes[10..12].copy_from_slice(&(!sum).to_be_bytes());
-    }
-    bytes
-}
-
-/// What is read of an IP header.
-struct Head {
-    protocol: u8,
-    /// DSCP and ECN.
-    class: u8,
-    ttl: u8,
-    is_whole: bool,
-    label: u32,
-}
-
-/// The header of an IPv4 packet, and the rest.
-fn ipv4_body(packet: &[u8]) -> Result<(Head, &[u8]), &'static str> {
-    let header_len = usize::from(packet[0] & 15) * 4;
-    let total = usize::from(u16_at(packet, 2)?);
-    let is_whole = |header: &&[u8]| header.len() >= IPV4_HEADER;
-    let header = packet.get(..header_len).filter(is_whole).ok_or("a short IP header")?;
-    let body = packet.get(header_len..total).ok_or("a packet shorter than it says")?;
-    if folded(sum(header)) != 0xffff {
-        return Err("a wrong sum of an IPv4 header");
-    }
-    let is_whole = header[6] & 0x40 != 0;
-    Ok((Head { protocol: header[9], class: header[1], ttl: header[8], is_whole, label: 0 }, body))
-}
-
-/// The same of an IPv6 packet.
-fn ipv6_body(packet: &[u8]) -> Result<(Head, &[u8]), &'static str> {
-    let (header, rest) = packet.split_at_checked(IPV6_HEADER).ok_or("a short IP header")?;
-    let body = rest.get(..usize::from(u16_at(header, 4)?)).ok_or("a packet shorter than it says")?;
-    let word = u32_at(header, 0)?;
-    let (class, label) = ((word >> 20) as u8, word & 0xf_ffff);
-    Ok((Head { protocol: header[6], class, ttl: header[7], is_whole: true, label }, body))
-}
-
-fn octets(addr: IpAddr) -> Vec<u8> {
-    match addr {
-        IpAddr::V4(addr) => addr.octets().to_vec(),
-        IpAddr::V6(addr) => addr.octets().to_vec(),
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Result<u16, &'static str> {
-    bytes.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]])).ok_or("a short header")
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Result<u32, &'static str> {
-    Ok(u32::from(u16_at(bytes, at)?) << 16 | u32::from(u16_at(bytes, at + 2)?))
-}
-
-/// The sum of RFC 1071, not folded yet.
-fn sum(bytes: &[u8]) -> u32 {
-    let pairs = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    pairs.sum()
-}
-
-fn folded(sum: u32) -> u16 {
-    let once = (sum & 0xffff) + (sum >> 16);
-    ((once & 0xffff) + (once >> 16)) as u16
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn both() -> [Names; 2] {
         [false, true].map(|is_ipv6| Names::new((crate::peer(is_ipv6, 1), 9), (crate::local(is_ipv6), 80)))
+    }
+
+    /// The names with which the other side reads what these write.
+    fn turned(names: &Names) -> Names {
+        let isn = names.isn.or(Some(names.peer_isn));
+        let ts_first = names.ts_first.or(Some(0));
+        Names { isn, ts_first, ..Names::new(names.local, names.peer) }
     }
 
     #[test]
@@ -531,14 +479,15 @@ mod tests {
             let bytes = names.encode(&segment);
             assert_eq!(bytes.len(), sizes(&segment, names.peer.0.is_ipv6()).1);
             assert_eq!(destination(&bytes), Some(names.local.0));
-            assert_eq!(names.decode(&bytes), Packet::Tcp(segment));
+            assert_eq!(turned(&names).decode(&bytes), Packet::Tcp(segment));
         }
     }
 
     #[test]
     fn broken_packets_are_told_apart_from_segments() {
-        for mut names in both() {
+        for names in both() {
             let bytes = names.encode(&Segment { len: 3, ..Segment::default() });
+            let mut names = turned(&names);
             for cut in 0..bytes.len() {
                 assert!(matches!(names.decode(&bytes[..cut]), Packet::Malformed(_)));
             }
@@ -554,8 +503,49 @@ mod tests {
             names.isn = Some(7);
             let bytes = names.encode_report(Report { what: Reported::TooBig(1400), seq: 3 });
             assert_eq!(bytes.len(), len);
-            assert!(matches!(names.decode(&bytes), Packet::Icmp(found, _) if found == kind));
+            let read = turned(&names).decode(&bytes);
+            assert!(matches!(read, Packet::Icmp(found, _, 1400) if found == kind), "{read:?}");
+            let mut wrong = bytes.clone();
+            *wrong.last_mut().unwrap() ^= 1;
+            assert_eq!(turned(&names).decode(&wrong), Packet::Malformed("a wrong sum of ICMP"));
             assert_eq!(bytes[len - 8..], [0, 80, 0, 9, 0, 0, 0, 10]);
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_another_connection_is_no_segment_of_this_one() {
+        for names in both() {
+            let bytes = names.encode(&Segment { flags: Flags::ACK, ..Segment::default() });
+            let own = turned(&names);
+            assert!(matches!(own.clone().decode(&bytes), Packet::Tcp(_)));
+            let others = [(own.peer.0, own.peer.1 + 1), (crate::peer(own.peer.0.is_ipv6(), 2), own.peer.1)];
+            for other in others {
+                // The sums are right.
+                let changed = Names { local: other, ..names.clone() };
+                let bytes = changed.encode(&Segment { flags: Flags::ACK, ..Segment::default() });
+                assert!(matches!(own.clone().decode(&bytes), Packet::Malformed(_)), "{other:?}");
+                let changed = Names { peer: other, ..names.clone() };
+                let bytes = changed.encode(&Segment { flags: Flags::ACK, ..Segment::default() });
+                assert!(matches!(own.clone().decode(&bytes), Packet::Malformed(_)), "{other:?}");
+            }
+            // The SYN of a socket that connects tells its port, and later segments have the same.
+            let syn = |port| {
+                Names { peer: (names.peer.0, port), ..names.clone() }
+                    .encode(&Segment { flags: Flags::SYN, ..Segment::default() })
+            };
+            let mut own = Names { isn: None, ..own };
+            assert!(matches!(own.decode(&syn(5)), Packet::Tcp(_)));
+            assert_eq!(own.local.1, 5);
+            assert_eq!(own.decode(&syn(6)), Packet::Malformed("other ports"));
+        }
+    }
+
+    #[test]
+    fn reserved_bits_are_flags() {
+        for names in both() {
+            let flags = Flags(Flags::ACK.0 | 0x800);
+            let bytes = names.encode(&Segment { flags, ..Segment::default() });
+            assert!(matches!(turned(&names).decode(&bytes), Packet::Tcp(read) if read.flags == flags));
         }
     }
 }

@@ -257,7 +257,8 @@ fn result(result: &Result<u32, i32>) -> String {
 fn packets(kernel: &Packet, stack: &Packet, late: Duration) -> Vec<String> {
     match (kernel, stack) {
         (Packet::Tcp(a), Packet::Tcp(b)) => segments(a, b, late),
-        _ if kernel == stack => Vec::new(),
+        // Not what the codec cannot read: two such packets need not be the same.
+        (Packet::Icmp(..), Packet::Icmp(..)) if kernel == stack => Vec::new(),
         _ => vec!["another packet".to_owned()],
     }
 }
