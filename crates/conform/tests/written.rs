@@ -11,6 +11,7 @@ use sockeye_conform::compare::report;
 use sockeye_conform::driven;
 use sockeye_conform::known::KNOWN;
 use sockeye_conform::scenario::Scenario;
+use sockeye_conform::trace::What;
 
 const PAGE: &str = include_str!("../../../docs/reference/differences.md");
 
@@ -87,6 +88,17 @@ fn each_known_difference_has_its_row() {
             known.name,
             known.scenario
         );
+    }
+}
+
+/// An event without a socket does nothing on either side.
+#[test]
+fn each_call_of_a_written_scenario_has_a_socket() {
+    for (name, scenario) in written() {
+        for record in driven::run(&scenario).records {
+            let is_lost = matches!(&record.what, What::Returned(_, Err(number)) if *number == libc::EBADF);
+            assert!(!is_lost, "{name}: {}", record.line(&scenario));
+        }
     }
 }
 
