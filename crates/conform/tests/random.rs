@@ -17,32 +17,18 @@ const COUNT: u64 = 2000;
 
 /// Kinds of differences that are still open, in figures and times of recovery, congestion control and what a write takes. No other kind is accepted:
 /// a wrong byte, state, readiness, count of bytes or acknowledgment number fails.
-const OPEN: [&str; 29] = [
-    "ECN bits",
+const OPEN: [&str; 15] = [
     "backoff",
-    "bytes_retrans",
     "ca_state",
-    "data_segs_out",
-    "dsack_dups",
     "flags",
     "length",
-    "notsent_bytes",
-    "option",
     "options",
-    "probes",
-    "readiness",
-    "retransmits",
-    "rto",
     "sequence number",
     "snd_cwnd",
-    "snd_mss",
     "snd_ssthresh",
-    "snd_wnd",
-    "the kernel sends SYN or FIN, the stack waits",
     "the kernel sends an acknowledgment with SACK, the stack waits",
     "the kernel sends an acknowledgment, the stack waits",
     "the kernel sends text, the stack waits",
-    "the kernel waits, the stack sends SYN or FIN",
     "the kernel waits, the stack sends an acknowledgment",
     "the kernel waits, the stack sends an acknowledgment with SACK",
     "the kernel waits, the stack sends text",
@@ -50,7 +36,7 @@ const OPEN: [&str; 29] = [
 ];
 
 /// How many scenarios may have such a difference: the current count, and a few more because of the kernel's timers. It only goes down.
-const OPEN_MAX: usize = 5;
+const OPEN_MAX: usize = 2;
 
 #[test]
 fn random_scenarios_have_no_difference_but_known_and_open_ones() {
