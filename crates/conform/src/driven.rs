@@ -495,7 +495,23 @@ fn figures(info: &TcpInfo) -> Info {
     figures.push(("bytes_received", carried.map_or(0, |carried| carried.bytes_received)));
     figures.push(("data_segs_out", carried.map_or(0, |carried| carried.data_segs_out)));
     figures.push(("reordering", info.reordering.into()));
+    figures.push(("reord_seen", info.reordered_count.into()));
+    figures.push(("bytes_sent", carried.map_or(0, |carried| carried.bytes_sent)));
+    let (snd, rcv) = info.wscale.unwrap_or((0, 0));
+    figures.push(("wscales", u64::from(snd) << 4 | u64::from(rcv)));
+    figures.push(("options", options_of(info)));
+    // The kernel's is without the timestamps of each segment.
+    figures.push(("advmss", u64::from(info.advmss) - if info.timestamps { TIMESTAMPS_LEN } else { 0 }));
+    // The kernel counts segments.
+    figures.push(("unacked", (info.in_flight > 0).into()));
+    figures.push(("sacked", (info.sack && info.sacked > 0).into()));
     Info { state: info.state, figures, rto: info.rto }
+}
+
+/// The bits of `tcpi_options` for timestamps, SACK, scaled windows, ECN, and text of a SYN.
+fn options_of(info: &TcpInfo) -> u64 {
+    let bits = [info.timestamps, info.sack, info.wscale.is_some(), info.ecn, false, info.syn_text_taken];
+    bits.iter().rev().fold(0, |bits, is_on| bits << 1 | u64::from(*is_on))
 }
 
 fn no_socket() -> io::Error {
@@ -515,6 +531,8 @@ fn number(error: &io::Error) -> i32 {
 const UNKNOWN_ERROR: i32 = 9999;
 /// A slow start threshold of this many bytes means that there is none.
 const ENDLESS: u32 = 1 << 30;
+/// Bytes that the option of timestamps takes.
+const TIMESTAMPS_LEN: u64 = 12;
 /// The clock at a scenario's begin.
 const START: Duration = Duration::from_secs(10);
 /// How long an event takes, as on the kernel, so that no round trip is 0.

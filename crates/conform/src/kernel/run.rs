@@ -377,6 +377,15 @@ fn figures(bytes: &[u8; sys::INFO_LEN]) -> Info {
         ("bytes_received", long(128)),
         ("data_segs_out", word(156)),
         ("reordering", word(88)),
+        ("reord_seen", word(220)),
+        ("bytes_sent", long(200)),
+        ("wscales", (byte(6) & 15) << 4 | byte(6) >> 4),
+        // Without bits for other things than those that both sides have: timestamps, SACK, scaled windows, ECN, text of a SYN.
+        ("options", byte(5) & 0b10_1111),
+        ("advmss", word(84)),
+        ("unacked", (word(24) > 0).into()),
+        // Without SACK, the kernel counts duplicates.
+        ("sacked", (byte(5) & 2 != 0 && word(28) > 0).into()),
     ];
     let state = STATES.get((bytes[0] as usize).wrapping_sub(1)).copied().unwrap_or("?");
     Info { state, figures, rto: Duration::from_micros(word(8)) }

@@ -22,12 +22,20 @@ pub(super) fn first_window(pair: &Pair<'_>) -> Option<Then> {
 /// A SYN of Sockeye announces the segment size that its device takes. The kernel's, up to 6.18, announces no more than an
 /// ICMP report has told of the path in the other direction.
 pub(super) fn size_behind_a_report(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let is_smaller = kernel.mss()? < stack.mss()?;
+    let is_smaller = match pair.states() {
+        Some((kernel, stack)) => {
+            let advmss = |state: &State| state.info.as_ref()?.get("advmss");
+            pair.why.starts_with("advmss:") && advmss(kernel)? < advmss(stack)?
+        }
+        None => {
+            let (kernel, stack) = pair.segments()?;
+            pair.why.starts_with("option: mss") && kernel.mss()? < stack.mss()?
+        }
+    };
     let is_report =
         |event: &Event| matches!(event.action, Action::Report(Report { what: Reported::TooBig(_), .. }));
     let is_told = pair.scenario.events[..pair.begin.min(pair.scenario.events.len())].iter().any(is_report);
-    (is_smaller && is_told && pair.why.starts_with("option: mss")).then_some(Then::GoOn)
+    (is_smaller && is_told).then_some(Then::GoOn)
 }
 
 /// The kernel resets a half-open connection for a second SYN in its window. It takes a SYN with an ACK and with data or a
