@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sockeye::Stack;
 use sockeye::netif::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame};
 use sockeye_mbuf::Chain;
 
@@ -45,6 +46,15 @@ impl<O: Observer> Port<O> {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stack goes on after a panic in its own code, and after one in an interface or a hook, which a target's checks may be: so
+/// each target asks at its end. `foreign` is how many its hooks were made to have.
+pub fn assert_panics(stack: &Stack, foreign: usize) {
+    let counters = stack.counters();
+    let panics = ["panics_protocol", "panics_foreign"]
+        .map(|name| counters.iter().find(|(known, _)| *known == name).expect("a counter of every stack").1);
+    assert_eq!(panics, [0, foreign as u64], "panics of the stack's own code and of others'");
 }
 
 /// The stack's end: the port is shared with it.

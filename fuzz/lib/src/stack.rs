@@ -3,7 +3,7 @@
 //! application decides about it, in some cases with a value for the accepted stream.
 //!
 //! The stack is driven (`workers = 0`) and seeded, so an input has the same effect twice. Invariants, besides no panic: when the
-//! application has dropped everything and time has passed, there is no connection, no value, and all packet memory is returned.
+//! application has dropped everything and time has passed, there is no connection, no value, and all packet memory is returned; the stack has contained no panic.
 //! Tests: `tests/corpus.rs`.
 
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumIn, ChecksumOut, Ports};
 
-use crate::port::{Observer, Plug, Port};
+use crate::port::{Observer, Plug, Port, assert_panics};
 use crate::segments::{Known, place, segment};
 
 /// Steps of one input.
@@ -259,6 +259,7 @@ impl Bed {
         assert_eq!(stack.connection_count(), 0, "connections without a holder");
         assert_eq!(stack.memory_in_use(), 0, "packet memory without a holder");
         assert_eq!(Arc::strong_count(&value), 1, "values of handshakes without a holder");
+        assert_panics(&stack, 0);
     }
 }
 

@@ -52,12 +52,13 @@ impl Hook {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of the stack and of packets.
-    pub fn end(&self) {
+    /// Lets go of the stack and of packets. Returns how often it has panicked.
+    pub fn end(&self) -> usize {
         let mut state = self.state();
-        let left = (std::mem::take(&mut state.kept), state.stack.take());
+        let (panics, left) = (state.panics, (std::mem::take(&mut state.kept), state.stack.take()));
         drop(state);
         drop(left);
+        panics
     }
 }
 

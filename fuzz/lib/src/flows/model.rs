@@ -16,6 +16,7 @@ use sockeye_proto::ip;
 
 use super::hook::Hook;
 use super::packets::{self, HOSTS, Left, PAIRS, THEIRS};
+use crate::port::assert_panics;
 
 /// Time that passes at the end: longer than any idle time.
 const REST: Duration = Duration::from_secs(3600);
@@ -449,7 +450,7 @@ impl Bed {
         self.check();
         let Self { stack, hook, port, listener, held, now, .. } = self;
         drop((listener, held));
-        hook.end();
+        let panics = hook.end();
         let (until, mut at) = (now + REST, now);
         for _ in 0..POLLS_MAX {
             while port.try_recv().is_some() {}
@@ -460,8 +461,7 @@ impl Bed {
         }
         assert_eq!(stack.sockets(true).len(), 0, "sockets without a holder");
         assert_eq!(stack.memory_in_use(), 0, "packet memory without a holder");
-        let panics = stack.counters().into_iter().filter(|(name, _)| name.starts_with("panics_protocol"));
-        assert_eq!(panics.map(|(_, count)| count).sum::<u64>(), 0, "panics of the stack's own");
+        assert_panics(&stack, panics);
     }
 }
 

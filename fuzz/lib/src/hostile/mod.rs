@@ -7,7 +7,7 @@
 //!   service that answers to the source address of a datagram;
 //! * nothing is sent to an address that is not one host's, except messages about neighbors and groups;
 //! * a transparent socket never reports a destination that is not one host's;
-//! * at the end there is no connection, and all packet memory is returned.
+//! * at the end there is no connection, all packet memory is returned, and the stack has contained no panic.
 //!
 //! The stack is driven and seeded, so an input has the same effect twice. Tests: `tests/corpus.rs`, and with many frames
 //! `tests/hostile.rs`.
@@ -27,7 +27,7 @@ use sockeye::netif::{
 use sockeye::{Config, SendMeta, Stack, TcpConfig, TcpListener, TcpSocket, TcpStream, UdpBuilder, UdpSocket};
 use sockeye_proto::ip::{self, HeaderChecksum};
 
-use crate::port::{Observer, Plug, Port};
+use crate::port::{Observer, Plug, Port, assert_panics};
 use addresses::{OURS, OURS_ELSEWHERE, is_ours, may_be_sent_to};
 use packets::{INSIDE_PORTS, LOOPBACK_PORT, OPEN_PORT};
 
@@ -293,6 +293,7 @@ impl Hostile {
         }
         assert_eq!(stack.connection_count(), 0, "connections without a holder");
         assert_eq!(stack.memory_in_use(), 0, "packet memory without a holder");
+        assert_panics(&stack, 0);
     }
 }
 
