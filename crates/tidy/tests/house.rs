@@ -3,6 +3,7 @@
 //! Each test is one rule; the crate itself tests the content of a rule and that it can fail. Reads
 //! files and cargo's metadata; builds nothing, so it takes a second or two.
 
+use std::path::Path;
 use std::sync::LazyLock;
 
 use sockeye_tidy::metadata::{self, Package};
@@ -16,6 +17,8 @@ static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::of_this_repository().expect
 static PACKAGES: LazyLock<Vec<Package>> =
     LazyLock::new(|| metadata::packages(&TREE.root).expect("cargo reads our manifests"));
 
+/// The folders of our workspaces. A peer of the bench has one of its own as well: others' code, to compare with.
+const WORKSPACES: [&str; 4] = ["", "fuzz", "apps/bench-counted", "apps/glue"];
 /// The command that README and continuous integration share.
 const TEST_COMMAND: &str = "cargo test --workspace";
 /// The page that has every counter.
@@ -70,7 +73,14 @@ fn the_tree_has_no_unfinished_work_and_no_machine_paths() {
 
 #[test]
 fn each_dependency_has_a_documented_reason() {
-    report(dependencies::check(&PACKAGES, TREE.text(dependencies::DOCUMENT)));
+    let packages = WORKSPACES.iter().flat_map(|folder| {
+        let mut packages = metadata::packages(&TREE.root.join(folder)).expect("cargo reads our manifests");
+        for package in &mut packages {
+            package.manifest = Path::new(folder).join(&package.manifest).display().to_string();
+        }
+        packages
+    });
+    report(dependencies::check(&packages.collect::<Vec<_>>(), TREE.text(dependencies::DOCUMENT)));
 }
 
 #[test]
@@ -78,7 +88,7 @@ fn each_dependency_has_a_permitted_licence_and_one_version() {
     let policy = Policy::read(TREE.text(policy::DOCUMENT));
     assert!(policy.licences.len() > 3, "{} has no list of licences: {policy:?}", policy::DOCUMENT);
     let mut all = Vec::new();
-    for folder in ["", "apps/bench-counted", "apps/glue"] {
+    for folder in WORKSPACES {
         let locked = metadata::locked(&TREE.root.join(folder))
             .expect("Cargo.lock fits the manifests: run cargo fetch there");
         assert!(locked.len() > PACKAGES.len(), "cargo named no dependency");

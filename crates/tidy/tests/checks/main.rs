@@ -6,7 +6,7 @@
 //!
 //! | check | runs |
 //! |---|---|
-//! | format | `cargo fmt --all --check` |
+//! | format | `cargo fmt --all --check`, in each workspace |
 //! | lints | `cargo clippy --workspace --all-targets -- -D warnings` with all features but `count`; the libraries `sockeye` and `sockeye-mbuf` without `experiments` |
 //! | documentation | `cargo doc --workspace --no-deps`, with the same features, warnings refused |
 //! | shapes | the pages of that documentation have each method of tokio's sources, and of a list of `std`'s: `shapes.rs` |
@@ -49,7 +49,19 @@ const SANITIZED_SCALE: &str = "10";
 
 #[test]
 fn the_source_is_formatted() {
-    Child::cargo("fmt").args(["--all", "--check"]).needs(Need::Component("fmt")).run("format");
+    let fmt = |args: &[&str]| {
+        Child::cargo("fmt")
+            .args(["--check"])
+            .args(args.iter().copied())
+            .needs(Need::Component("fmt"))
+            .run("format");
+    };
+    fmt(&["--all"]);
+    fmt(&["--manifest-path", "fuzz/Cargo.toml"]);
+    fmt(&["--manifest-path", "apps/bench-counted/Cargo.toml"]);
+    // By name: tokio's tests belong to this workspace, and have a format of their own.
+    let own = ["sockeye-glue", "sockeye-bench-apps", "sockeye-bench-sim", "sockeye-tokio-suite-tokio"];
+    fmt(&["--manifest-path", "apps/glue/Cargo.toml", "-p", own[0], "-p", own[1], "-p", own[2], "-p", own[3]]);
 }
 
 #[test]
@@ -214,7 +226,7 @@ const FUZZ_FLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-modu
 /// `cargo SUBCOMMAND` in the workspace of the targets. Some seconds of work need no better build than the tests have.
 fn fuzzer(subcommand: &str) -> Child {
     Child::cargo(subcommand)
-        .args(["--manifest-path", "fuzz/Cargo.toml", "--release", "--target", child::host()])
+        .args(["--manifest-path", "fuzz/Cargo.toml", "--locked", "--release", "--target", child::host()])
         .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("RUSTFLAGS", FUZZ_FLAGS)
