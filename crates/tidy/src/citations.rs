@@ -1,5 +1,5 @@
 //! The citations of `docs/rfc.md` exist: the files of its rows, the functions named beside them, the tests. So do the files
-//! that other documents and comments name.
+//! that other documents and comments name, and what `docs/bounds.md` and `docs/blind.md` name of the code.
 //!
 //! A table that says where an RFC's clause stands and which test holds it is worth something as long as it is true. Here
 //! only existence is looked at: a path in backticks is a file or folder of the tree, a name in the columns "where" and
@@ -26,6 +26,23 @@ pub fn check_paths(tree: &Tree) -> Vec<Finding> {
     let is_dated = |path: &str| path.starts_with("docs/adr/0") || path == "CHANGELOG.md";
     let sources = tree.files.iter().filter(|source| source.is_rust() || source.path.ends_with(".md"));
     sources.filter(|source| !is_dated(&source.path)).flat_map(|source| missing(source, &paths)).collect()
+}
+
+/// Checks that what the document names in backticks as code does, in small letters and with an underscore, stands somewhere in the
+/// code: a function, a field, a setting, a counter.
+pub fn check_names(tree: &Tree, document: &str) -> Vec<Finding> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let words = tree.rust().flat_map(|source| source.text.split(move |c| !is_part(c)));
+    unknown(document, tree.text(document), &words.filter(|word| word.contains('_')).collect())
+}
+
+fn unknown(document: &str, text: &str, words: &HashSet<&str>) -> Vec<Finding> {
+    let named =
+        text.lines().enumerate().flat_map(|(index, line)| quoted(line).map(move |name| (index + 1, name)));
+    named
+        .filter(|(_, name)| matches!(kind(name), Kind::Function) && !words.contains(name))
+        .map(|(number, name)| Finding::new(document, number, RULE, format!("there is no {name}")))
+        .collect()
 }
 
 fn missing(source: &Source, paths: &[&str]) -> Vec<Finding> {
@@ -139,6 +156,14 @@ mod tests {
         assert_eq!(findings(&paths, &["it_works"]).len(), 1);
         assert_eq!(findings(&paths[1..], &["parse_options", "it_works"]).len(), 1);
         assert_eq!(findings(&[], &[]).len(), 5);
+    }
+
+    #[test]
+    fn what_a_page_names_of_the_code_stands_in_it() {
+        let text =
+            "See `syn_cookies`, `Config::memory_max` and `SND.UNA`.\n| `gone_by_now` | `tcp_mem = 1` |";
+        let found = unknown("d.md", text, &["syn_cookies"].into());
+        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
     }
 
     #[test]

@@ -137,6 +137,16 @@ fn the_table_of_rfcs_cites_existing_code() {
 }
 
 #[test]
+fn the_pages_about_hostile_senders_name_existing_code() {
+    report(
+        ["docs/bounds.md", "docs/blind.md"]
+            .into_iter()
+            .flat_map(|page| citations::check_names(&TREE, page))
+            .collect(),
+    );
+}
+
+#[test]
 fn documents_and_comments_name_existing_files() {
     report(citations::check_paths(&TREE));
 }
