@@ -1,7 +1,7 @@
 //! How many lines of code a package is built from.
 //!
 //! A line counts if a token stands on it: no blank lines, comments or documentation. Code of tests and models does not count: items under
-//! `#[cfg(test)]`, `cfg(loom)` and `cfg(shuttle)`, with the files of such modules. Features are taken to be on, but for those that the caller names.
+//! `#[cfg(test)]` and `cfg(loom)`, with the files of such modules. Features are taken to be on, but for those that the caller names.
 //! The files are those that the crate's roots lead to by `mod`, so that files in a folder that are not built do not count either.
 //!
 //! Does not depend on the purpose of packages. Invariant: a line counts once. Tests: at the end.
@@ -187,7 +187,7 @@ fn is_built(attribute: &Group, off: &[&str]) -> bool {
     }
 }
 
-/// A predicate of `cfg`: `test`, `loom`, `shuttle` and the features `off` do not hold, every other one is taken to.
+/// A predicate of `cfg`: `test`, `loom` and the features `off` do not hold, every other one is taken to.
 fn holds(predicate: TokenStream, off: &[&str]) -> bool {
     let trees: Vec<TokenTree> = predicate.into_iter().collect();
     let Some(TokenTree::Ident(name)) = trees.first() else { return true };
@@ -204,7 +204,7 @@ fn holds(predicate: TokenStream, off: &[&str]) -> bool {
         ("all", Some(TokenTree::Group(group))) => parts(group).into_iter().all(|part| part),
         ("any", Some(TokenTree::Group(group))) => parts(group).into_iter().any(|part| part),
         ("not", Some(TokenTree::Group(group))) => !parts(group).into_iter().all(|part| part),
-        ("test" | "loom" | "shuttle", None) => false,
+        ("test" | "loom", None) => false,
         ("feature", Some(TokenTree::Punct(_))) => {
             let name = trees.get(2).map(ToString::to_string).unwrap_or_default();
             !off.contains(&name.trim_matches('"'))
