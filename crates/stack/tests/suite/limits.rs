@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::common::{
     self, Random, assert_empty, counter, hash_of, join, join_all, scaled, stack_with, watchdog,
 };
+use sockeye::poll::{Interest, Poll, Token, Trigger};
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
 fn listen_with_backlog(stack: &Stack, backlog: usize) -> TcpListener {
@@ -261,6 +262,19 @@ fn a_non_blocking_write_at_the_memory_cap_fails_with_the_reason() {
     poor_peer.read_exact(&mut vec![0; given]).unwrap();
     common::eventually("memory is back", || stack.memory_in_use() == 0);
     assert!(poor.write(&[2; 30_000]).is_ok_and(|n| n > 0));
+}
+
+#[test]
+fn a_socket_is_in_64_polls_at_most() {
+    let stack = common::stack();
+    let listener = common::listener(&stack);
+    let polls: Vec<_> = (0..64).map(|_| Poll::new(Duration::ZERO)).collect();
+    let add = |poll: &Poll| poll.register(&listener, Token(1), Interest::READABLE, Trigger::Level);
+    polls.iter().for_each(|poll| add(poll).unwrap());
+    let another = Poll::new(Duration::ZERO);
+    assert_eq!(add(&another).unwrap_err().kind(), ErrorKind::QuotaExceeded);
+    polls[7].deregister(&listener).unwrap();
+    add(&another).unwrap();
 }
 
 #[test]

@@ -266,6 +266,17 @@ fn keepalive_uses_the_times_that_were_set_on_the_socket() {
 }
 
 #[test]
+fn keepalive_uses_the_settings_where_a_socket_has_none() {
+    let second = Duration::from_secs(1);
+    let mut world = World::new(|c| {
+        (c.tcp.keepalive_time, c.tcp.keepalive_intvl, c.tcp.keepalive_probes) = (50 * second, 7 * second, 3);
+    });
+    let (client, _server) = world.pair();
+    let times = (client.keepalive_time().unwrap(), client.keepalive_interval().unwrap());
+    assert_eq!((times, client.keepalive_retries().unwrap()), ((50 * second, 7 * second), 3));
+}
+
+#[test]
 fn a_user_timeout_is_rounded_up_on_a_socket_too() {
     let stack = crate::common::stack_with(|c| c.workers = 0);
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();

@@ -9,7 +9,7 @@ use sockeye::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, Keys, SERVER, SERVER_ALL,
 use sockeye::netif::{ChannelConfig, ChannelPort, channel};
 use tokio::io::AsyncWriteExt as _;
 
-use sockeye::{FastOpenFail, Stack, SynCookies, TcpListener, TcpSocket, TcpStream};
+use sockeye::{FastOpenFail, SendFlags, Stack, SynCookies, TcpListener, TcpSocket, TcpStream};
 
 /// A stack without threads, in which no time passes, and a listener that does Fast Open.
 struct World {
@@ -384,5 +384,20 @@ fn without_fast_open_a_connect_that_does_not_block_takes_nothing() {
         socket.set_nonblocking(true);
         let (stream, taken) = socket.connect_with("10.9.0.2:7".parse().unwrap(), &[7; 300]).unwrap();
         assert_eq!((taken, stream.state_name()), (0, "SYN-SENT"));
+    }
+}
+
+#[test]
+fn flags_of_send_count_for_the_text_of_a_connect() {
+    for (flags, at_once) in [(SendFlags::NONE, "text"), (SendFlags::MORE, "")] {
+        let world = World::new(CLIENT | SERVER, 8);
+        let mut socket = world.socket();
+        socket.set_nonblocking(false);
+        let addr = world.listener.local_addr().unwrap();
+        let (mut client, taken) = socket.connect_send(addr, b"text", flags).unwrap();
+        let server = world.accept();
+        assert_eq!((taken, read(&server)), (4, at_once.into()));
+        client.write_all(b"!").unwrap();
+        assert_eq!(read(&server), "text!".as_bytes()[at_once.len()..]);
     }
 }

@@ -15,6 +15,7 @@ mod peer;
 mod accept_values;
 mod admission;
 mod bind;
+mod canonical;
 mod driven;
 mod errno;
 mod fastopen;

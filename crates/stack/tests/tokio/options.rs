@@ -96,3 +96,22 @@ fn datagram_and_unix_sockets_have_the_options_of_the_sockets_inside() {
     unix.set_passcred(true).unwrap();
     assert!(unix.passcred().unwrap() && unix.get_ref().passcred().unwrap());
 }
+
+#[test]
+fn the_traffic_class_of_ipv6_is_a_byte() {
+    let _guard = watchdog("the_traffic_class_of_ipv6_is_a_byte");
+    pollster::block_on(async {
+        let stack = crate::common::stack();
+        let listener = TcpListener::bind_on(&stack, "[::1]:80").await.unwrap();
+        let socket = stack.scope(TcpSocket::new_v6).unwrap();
+        socket.set_tclass_v6(0x28).unwrap();
+        assert_eq!(socket.set_tclass_v6(256).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(socket.tclass_v6().unwrap(), 0x28);
+        let stream = socket.connect(listener.local_addr().unwrap()).await.unwrap();
+        assert_eq!(stream.get_ref().tos().unwrap(), 0x28);
+        let socket = UdpSocket::bind_on(&stack, "[::1]:0").await.unwrap();
+        socket.set_tclass_v6(0x50).unwrap();
+        assert_eq!(socket.set_tclass_v6(256).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(socket.tclass_v6().unwrap(), 0x50);
+    });
+}

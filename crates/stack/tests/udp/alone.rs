@@ -204,6 +204,7 @@ fn at_the_cap_of_memory_a_send_is_refused_or_waits_and_nothing_is_lost() {
         assert!(sent < 1000, "there is a cap");
     };
     assert_eq!(refused.kind(), std::io::ErrorKind::OutOfMemory);
+    assert_eq!(common::counter(&stack, "udp_mem_errors"), 1);
     a.set_nonblocking(false).unwrap();
     let writer = std::thread::spawn(move || a.send_to(&[2; 60_000], to).unwrap());
     let mut buf = vec![0; 65_536];

@@ -217,6 +217,20 @@ fn an_idle_flow_ends_at_its_time_and_not_before() {
 }
 
 #[test]
+fn a_flow_that_is_a_socket_only_stays_the_flow() {
+    let Begun { client, flow, listener, .. } = begun(Duration::from_secs(60));
+    let socket = flow.into_socket();
+    let mut bytes = [0; 8];
+    assert_eq!((socket.recv(&mut bytes).unwrap(), &bytes[..3]), (3, &b"one"[..]));
+    socket.send(b"back").unwrap();
+    client.send(b"more").unwrap();
+    assert_eq!((client.recv(&mut bytes).unwrap(), socket.recv(&mut bytes).unwrap()), (4, 4));
+    assert_eq!(listener.flow_count(), 1);
+    drop(socket);
+    assert_eq!(listener.flow_count(), 0);
+}
+
+#[test]
 fn a_shorter_idle_time_counts_from_the_last_datagram() {
     let Begun { stack, listener: _listener, client: _client, flow, .. } = begun(Duration::from_secs(160));
     let ms = Duration::from_millis;

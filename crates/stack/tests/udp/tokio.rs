@@ -97,3 +97,21 @@ fn every_task_that_waits_gets_a_datagram_and_one_batch_wakes_them() {
         assert_eq!(server.try_recv(&mut [0; 8]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     });
 }
+
+#[test]
+fn what_is_peeked_at_stays() {
+    run("what_is_peeked_at_stays", |stack| async move {
+        let server = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+        let client = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+        assert_eq!(server.try_peek(&mut [0; 8]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        client.send_to(b"hello", server.local_addr().unwrap()).await.unwrap();
+        let mut room = [0; 3];
+        let mut buf = ReadBuf::new(&mut room);
+        std::future::poll_fn(|cx| server.poll_peek(cx, &mut buf)).await.unwrap();
+        assert_eq!(buf.filled(), b"hel");
+        let mut bytes = [0; 8];
+        assert_eq!((server.try_peek(&mut bytes).unwrap(), &bytes[..5]), (5, &b"hello"[..]));
+        assert_eq!(server.recv(&mut bytes).await.unwrap(), 5);
+        assert_eq!(server.try_peek(&mut bytes).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    });
+}

@@ -9,9 +9,10 @@ use std::os::fd::AsFd;
 use crate::common::settings::{Setting, UnixLocking};
 use crate::common::{stack_with, watchdog};
 use rustix::io::Errno;
+use rustix::process::Uid;
 use sockeye::unix::{
-    IN_FLIGHT_MAX, MsgFlags, RIGHTS_MAX, RecvAncillary, Right, SendAncillary, SocketAddr, UnixDatagram,
-    UnixListener, UnixSeqpacket, UnixSocket, UnixStream,
+    IN_FLIGHT_MAX, MsgFlags, RIGHTS_MAX, RecvAncillary, Right, SendAncillary, SocketAddr, UCred,
+    UnixDatagram, UnixListener, UnixSeqpacket, UnixSocket, UnixStream,
 };
 use sockeye::{Stack, TcpListener, TcpStream};
 
@@ -304,5 +305,56 @@ fn a_peek_ends_at_rights_whose_preceding_bytes_were_taken_by_others() {
         let (bytes, rights, _) = recv(&b, 100);
         assert_eq!((bytes, rights.len()), (vec![2; 5], 1));
         assert_eq!(recv(&b, 100).0, [3; 20]);
+    });
+}
+
+#[test]
+fn a_file_descriptor_arrives_and_is_the_same_file() {
+    on_each(|stack| {
+        let (a, b) = pair(stack);
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut ancillary = SendAncillary::new();
+        ancillary.add_fd(reader.into());
+        a.send_msg(&[IoSlice::new(b"1")], None, &mut ancillary, MsgFlags::NONE).unwrap();
+        let (_, rights, _) = recv(&b, 8);
+        let [Right::Fd(fd)] = &rights[..] else { panic!("{rights:?}") };
+        writer.write_all(b"through it").unwrap();
+        let mut bytes = [0; 10];
+        rustix::io::read(fd, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"through it");
+    });
+}
+
+#[test]
+fn only_root_sends_the_credentials_of_others() {
+    on_each(|stack| {
+        let (a, b) = pair(stack);
+        let others = UCred { uid: 4711, ..a.peer_cred().unwrap() };
+        let send = || {
+            let mut ancillary = SendAncillary::new();
+            ancillary.set_credentials(others);
+            let sent = a.send_msg(&[IoSlice::new(b"1")], None, &mut ancillary, MsgFlags::NONE);
+            (sent, ancillary.is_empty())
+        };
+        if rustix::process::geteuid().is_root() {
+            b.set_passcred(true).unwrap();
+            assert_eq!(send().0.unwrap(), 1);
+            let (mut byte, mut ancillary) = ([0], RecvAncillary::with_capacity(1));
+            b.recv_msg(&mut [IoSliceMut::new(&mut byte)], &mut ancillary, MsgFlags::NONE).unwrap();
+            assert_eq!(ancillary.credentials(), Some(others));
+        }
+        // A thread of its own, since on Linux each has a user.
+        let refused = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                if rustix::process::geteuid().is_root() {
+                    let nobody = Uid::from_raw(65534);
+                    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                }
+                send()
+            });
+            thread.join().unwrap()
+        });
+        assert_eq!(refused.0.unwrap_err().raw_os_error(), Some(Errno::PERM.raw_os_error()));
+        assert!(!refused.1, "they are still there");
     });
 }

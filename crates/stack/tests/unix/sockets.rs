@@ -1,6 +1,6 @@
 //! The list of a stack's UNIX-domain sockets, under each setting of the locks.
 
-use std::io::{Read, Write};
+use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -219,5 +219,26 @@ fn registrations_come_and_go_while_their_socket_connects() {
             assert_eq!(kept.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "there is room");
             assert_eq!(gone.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0, "it is in no list");
         }
+
+#[test]
+fn messages_of_several_buffers_are_one() {
+    for stack in stacks() {
+        let parts = [b"one ".as_slice(), b"", b"message"].map(IoSlice::new);
+        let mut into = [[0; 3], [0; 3], [0; 3], [0; 3]];
+        let expected = [*b"one", *b" me", *b"ssa", *b"ge\0"];
+        let (from, to) = UnixDatagram::pair_on(&stack).unwrap();
+        assert_eq!(from.send_vectored(&parts).unwrap(), 11);
+        let mut bufs = into.each_mut().map(|buf| IoSliceMut::new(buf));
+        assert_eq!(to.recv_vectored(&mut bufs).unwrap(), 11);
+        assert_eq!(into, expected);
+        let (from, to) = UnixSeqpacket::pair_on(&stack).unwrap();
+        assert_eq!(from.send_vectored(&parts).unwrap(), 11);
+        assert_eq!(from.send_vectored(&parts[..1]).unwrap(), 4);
+        into = Default::default();
+        let mut bufs = into.each_mut().map(|buf| IoSliceMut::new(buf));
+        // Each is received by a call of its own.
+        assert_eq!(to.recv_vectored(&mut bufs).unwrap(), 11);
+        assert_eq!(to.recv_vectored(&mut bufs[3..]).unwrap(), 3, "what does not fit is cut off");
+        assert_eq!((into[2], into[3]), (*b"ssa", *b"one"));
     }
 }
