@@ -204,10 +204,22 @@ pub fn connect(stack: &Stack, listener: &TcpListener) -> TcpStream {
         .expect("a listener is there")
 }
 
-/// Nothing is left in the stack but names that rest in TIME-WAIT, and no byte of memory.
+/// Nothing is left in the stack but names that rest in TIME-WAIT, and no byte of memory; and it has contained no panic.
 pub fn assert_empty(stack: &Stack) {
+    assert_nothing_left(stack);
+    assert_no_panics(stack);
+}
+
+/// [`assert_empty`] of a stack in which something was made to panic.
+pub fn assert_nothing_left(stack: &Stack) {
     eventually("connection_count is 0", || stack.connection_count() == 0);
     eventually("memory_in_use is 0", || stack.memory_in_use() == 0);
+}
+
+/// A stack goes on after a panic in its own code, and after one in an interface or a hook, which a test's assertion may be.
+pub fn assert_no_panics(stack: &Stack) {
+    let panics = ["panics_protocol", "panics_foreign"].map(|name| counter(stack, name));
+    assert_eq!(panics, [0, 0], "panics of the stack's own code and of others'");
 }
 
 pub fn counter(stack: &Stack, name: &str) -> u64 {

@@ -22,6 +22,7 @@ struct Three {
 impl Three {
     fn new() -> Self {
         let mut lab = Lab::new(&[&["10.0.0.1/24"], &["10.0.0.2/24"], &["10.0.0.3/24"]]);
+        lab.may_panic = true;
         lab.pass(Duration::from_secs(15));
         let at = |stack: usize| {
             let socket =
@@ -90,6 +91,7 @@ fn a_connection_outlives_a_panic_over_its_next_hop() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a panic under a connection");
     let mut lab = Lab::pair();
+    lab.may_panic = true;
     let (mut client, mut server) = lab.connected("10.0.0.2:80");
     lab.stacks[0].remove_neighbor(lab.ids[0], "10.0.0.2".parse().unwrap()).unwrap();
     arm("neighbor.resolve", 0, 1, 2);
@@ -102,6 +104,7 @@ fn an_icmp_report_that_panics_ends_its_connection() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a panic over a report");
     let mut lab = Lab::pair();
+    lab.may_panic = true;
     let (client, server) = lab.connected("10.0.0.2:80");
     lab.plug(1, false);
     lab.stacks[0].remove_neighbor(lab.ids[0], "10.0.0.2".parse().unwrap()).unwrap();

@@ -82,6 +82,8 @@ pub struct Lab {
     pub stacks: Vec<Stack>,
     pub ids: Vec<NetifId>,
     pub now: Duration,
+    /// Whether the test makes its stacks panic.
+    pub may_panic: bool,
     hub: Arc<Mutex<Hub>>,
 }
 
@@ -93,7 +95,8 @@ impl Lab {
 
     pub fn with(hosts: &[&[&str]], options: &LinkOptions) -> Self {
         let hub = Arc::new(Mutex::new(Hub::default()));
-        let mut lab = Self { stacks: Vec::new(), ids: Vec::new(), now: Duration::from_secs(1), hub };
+        let mut lab =
+            Self { stacks: Vec::new(), ids: Vec::new(), now: Duration::from_secs(1), may_panic: false, hub };
         for (index, addrs) in hosts.iter().enumerate() {
             {
                 let mut hub = lab.hub.lock().unwrap();
@@ -198,6 +201,15 @@ impl Lab {
                 assert_eq!(error.kind(), ErrorKind::WouldBlock);
                 false
             }
+        }
+    }
+}
+
+/// Whatever else a test is about, no frame of it has made its stacks panic, and no assertion of a [`Port`] has failed.
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if !self.may_panic && !std::thread::panicking() {
+            self.stacks.iter().for_each(common::assert_no_panics);
         }
     }
 }

@@ -90,6 +90,7 @@ fn foreign_code_that_misbehaves_breaks_nothing() {
     assert!(counter(&left, "panics_foreign") > 0, "panics were counted");
     assert!(mischief.reports.load(Ordering::Relaxed) > 0, "panics were reported");
     traffic::drain(&driven);
+    assert_eq!(counter(&driven, "panics_protocol"), 0, "nor in the stack that its application drives");
     drop((left, right, driven));
     // The watchdog's thread was there at the beginning, too.
     eventually("all threads have ended", || entries("/proc/self/task") == threads);

@@ -190,7 +190,7 @@ fn a_value_is_dropped_with_its_handshake_outside_all_locks() {
     assert_eq!(host.drops(), 4, "the listener is closed");
     assert_eq!(*reports.lock().unwrap(), [(PanicSource::Hook, "drop of an accept value"); 4]);
     assert_eq!(counter(&host.stack, "panics_protocol"), 0);
-    crate::common::assert_empty(&host.stack);
+    crate::common::assert_nothing_left(&host.stack);
 }
 
 #[test]
