@@ -267,10 +267,10 @@ fn a_seed_is_the_same_run_in_another_process() {
 /// Seeds before that one do not find it.
 #[test]
 fn a_read_that_is_not_given_on_is_found() {
-    assert!(hunt::first_failure(38..1000, |net| program(net, Bug::ReadIsNotGivenOn)).is_some());
+    hunt::assert_found(38..1000, "is not linearizable", |net| program(net, Bug::ReadIsNotGivenOn));
 }
 
 #[test]
 fn a_value_that_a_power_loss_takes_is_found() {
-    assert!(hunt::first_failure(0..1000, |net| program(net, Bug::ValueIsNotSynced)).is_some());
+    hunt::assert_found(0..1000, "is not linearizable", |net| program(net, Bug::ValueIsNotSynced));
 }

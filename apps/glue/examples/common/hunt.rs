@@ -22,6 +22,17 @@ where
     })
 }
 
+/// Fails unless the program fails with one of these seeds, and the first failure says that it is the planted bug's.
+#[cfg(test)]
+pub fn assert_found<Fut>(seeds: Range<u64>, says: &str, program: impl Fn(Net) -> Fut + Sync)
+where
+    Fut: Future + 'static,
+    Fut::Output: Send,
+{
+    let (seed, what) = first_failure(seeds, program).expect("the planted bug is found");
+    assert!(what.contains(says), "seed {seed} failed otherwise: {what}");
+}
+
 /// Says how many seeds each planted bug takes to be found, and tries the program without one with all of them; or what the command line asks for instead.
 pub fn start<B, Fut>(planted: &[B], right: B, program: impl Fn(Net, B) -> Fut + Sync)
 where

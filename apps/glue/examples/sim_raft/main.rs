@@ -244,11 +244,11 @@ fn a_seed_is_the_same_run_in_another_process() {
 /// Seeds before that one do not find it.
 #[test]
 fn a_read_from_a_leader_that_asks_nobody_is_found() {
-    assert!(hunt::first_failure(36..1000, |net| program(net, Bug::StaleRead)).is_some());
+    hunt::assert_found(36..1000, "is not linearizable", |net| program(net, Bug::StaleRead));
 }
 
 /// Seeds before that one do not find it.
 #[test]
 fn a_vote_that_a_power_loss_takes_is_found() {
-    assert!(hunt::first_failure(11..1000, |net| program(net, Bug::VoteIsNotSynced)).is_some());
+    hunt::assert_found(11..1000, "has two leaders", |net| program(net, Bug::VoteIsNotSynced));
 }
