@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use common::{Gateway, HOST, accept_all, echo_server, inside_command, pattern, proxy, resolver, unavailable};
 use socket2::SockRef;
+use sockeye_drivers::testing::skip;
 
 /// What runs inside. Not a test of its own: it does nothing without the environment's say.
 #[test]
@@ -420,7 +421,7 @@ fn the_namespace_of_a_process_is_served_and_several_loops_share_the_work() {
         assert!(deleted.unwrap().success());
         assert_eq!(gateway.wait(), Some(0));
     } else {
-        eprintln!("skipped: the device is deleted: there is no program `ip`");
+        skip("the device is deleted: there is no program `ip`");
         gateway.kill();
     }
     other.kill().unwrap();

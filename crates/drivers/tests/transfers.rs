@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use common::{Lab, eventually, exchange, skipped};
 use sockeye::netif::Netif;
 use sockeye::{TcpListener, TcpStream};
+use sockeye_drivers::testing::say_skipped;
 use sockeye_drivers::{Layer, TunConfig};
 
 const LEN: usize = 20_000_000;
@@ -98,7 +99,7 @@ fn a_bulk_sender_sends_frames_beyond_the_ip_length_field() {
     assert_eq!(small.tun.segment_max(), 65_535);
     let lab = Lab::new(&TunConfig::default());
     if lab.tun.segment_max() == 65_535 {
-        return eprintln!("skipped: BIG TCP: a kernel before 6.3");
+        return say_skipped("BIG TCP: a kernel before 6.3");
     }
     assert_eq!(lab.tun.segment_max(), 260 << 10);
     let at = lab.kernel_addr(false, 0);

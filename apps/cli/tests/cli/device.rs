@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use sockeye_drivers::Namespace;
-use sockeye_drivers::testing::unavailable;
+use sockeye_drivers::testing::{skip, skipped};
 
 use super::*;
 
@@ -33,8 +33,7 @@ pub struct Tun {
 impl Tun {
     /// Starts it and waits until it prints the commands to try. `None`, with a message, if it cannot run here.
     pub fn start(line: &str) -> Option<Self> {
-        if let Some(reason) = unavailable() {
-            eprintln!("skipped: {reason}");
+        if skipped() {
             return None;
         }
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -73,8 +72,7 @@ impl Tun {
         let output = self.namespace.run(|| command.output()).unwrap().unwrap();
         // The exit code of timeout(1) for a program that it does not find.
         if output.status.code() == Some(127) {
-            assert!(std::env::var_os("CI").is_none(), "{program} is not installed");
-            eprintln!("skipped: {program} is not installed");
+            skip(&format!("{program} is not installed"));
             return None;
         }
         assert!(output.status.success(), "{line}: {}{}", stdout(&output), stderr(&output));

@@ -1,7 +1,7 @@
 //! `sockeye sim --on kernel`: the kernel's TCP over the emulated link, if that is allowed, and the message if it is not.
 
 use serde_json::Value;
-use sockeye_drivers::testing::unavailable;
+use sockeye_drivers::testing::{skipped, unavailable};
 
 use super::*;
 
@@ -32,8 +32,7 @@ fn the_kernel_sends_over_the_emulated_link_or_the_command_names_what_is_missing(
 
 #[test]
 fn the_kernels_connection_asks_for_ecn_if_it_is_told_to() {
-    if let Some(reason) = unavailable() {
-        eprintln!("skipped: {reason}");
+    if skipped() {
         return;
     }
     let output = run(sockeye("sim --on kernel --ecn --mark 5K --rtt 10ms --rate 10mbit --seconds 1 --json"));

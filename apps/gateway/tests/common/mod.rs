@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use simple_dns::rdata::{A, RData};
 use simple_dns::{CLASS, Packet, QTYPE, ResourceRecord, TYPE};
+use sockeye_drivers::testing::skip;
 
 /// The host, as the inside sees it.
 pub const HOST: &str = "10.0.2.2";
@@ -31,8 +32,7 @@ pub fn unavailable() -> bool {
         return false;
     }
     let why = String::from_utf8_lossy(&tried.stderr).into_owned();
-    assert!(std::env::var_os("CI").is_none(), "in continuous integration this has to run: {why}");
-    eprintln!("skipped: {why}");
+    skip(&why);
     true
 }
 

@@ -15,13 +15,15 @@ mod vhost;
 use std::path::PathBuf;
 use std::process::Command;
 
+use sockeye_drivers::testing::say_skipped;
+
 /// A program of the system, if it is there; else this is printed.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let found = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("skipped: {name} is not installed");
+        say_skipped(&format!("{name} is not installed"));
     }
     found
 }
@@ -32,7 +34,7 @@ fn busybox(applet: &str) -> Option<PathBuf> {
     let list = Command::new(&busybox).arg("--list").output().unwrap();
     let has = String::from_utf8_lossy(&list.stdout).lines().any(|line| line == applet);
     if !has {
-        eprintln!("skipped: this BusyBox has no {applet}");
+        say_skipped(&format!("this BusyBox has no {applet}"));
     }
     has.then_some(busybox)
 }

@@ -3,13 +3,15 @@
 use std::io::Write;
 use std::process::Command;
 
+use sockeye_drivers::testing::say_skipped;
+
 use crate::common::{accept_all, unavailable};
 use crate::{Folder, eventually, free_port, path, program, said_at, succeeds};
 
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("skipped: it needs root");
+        say_skipped("it needs root");
     }
     is_root
 }
@@ -46,7 +48,7 @@ fn podmans_containers_have_a_network_and_published_ports() {
     let nothing = ["busybox-alone", "/bin/busybox", "true"];
     let without = run(&["run", "--rm", "--network", "none"]).args(limits).args(nothing).output().unwrap();
     if !without.status.success() {
-        eprintln!("skipped: podman runs no container: {}", String::from_utf8_lossy(&without.stderr));
+        say_skipped(&format!("podman runs no container: {}", String::from_utf8_lossy(&without.stderr)));
         return;
     }
     let script = format!(

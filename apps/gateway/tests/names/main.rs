@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use sockeye_drivers::testing::say_skipped;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program of the system, if it is there; else this is printed.
@@ -25,7 +27,7 @@ fn program(name: &str) -> Option<PathBuf> {
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let found = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("skipped: {name} is not installed");
+        say_skipped(&format!("{name} is not installed"));
     }
     found
 }

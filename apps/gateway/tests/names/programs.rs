@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use sockeye_drivers::testing::say_skipped;
+
 use crate::common::{HOST, accept_all, gateway_program, pattern, unavailable};
 use crate::{Folder, eventually, free_port, path, program, succeeds};
 
@@ -187,7 +189,7 @@ fn git_daemon() -> Option<PathBuf> {
     let folder = Command::new("git").arg("--exec-path").output().ok()?.stdout;
     let daemon = PathBuf::from(String::from_utf8_lossy(&folder).trim()).join("git-daemon");
     if !daemon.exists() {
-        eprintln!("skipped: git has no daemon");
+        say_skipped("git has no daemon");
     }
     daemon.exists().then_some(daemon)
 }
@@ -203,7 +205,7 @@ impl Ssh {
     fn new(name: &str) -> Option<Self> {
         let (sshd, _, _) = (program("sshd")?, program("ssh")?, program("ssh-keygen")?);
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: a server of SSH for anybody needs root");
+            say_skipped("a server of SSH for anybody needs root");
             return None;
         }
         let folder = Folder::new(name);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use sockeye::netif::Prefix;
 use sockeye::{Config, Stack};
-use sockeye_drivers::testing::unavailable;
+use sockeye_drivers::testing::{skip, unavailable};
 use sockeye_drivers::{Namespace, Tun, TunConfig};
 
 /// The kernel's addresses and the stack's.
@@ -17,13 +17,9 @@ pub const KERNEL: [&str; 2] = ["10.9.0.1/24", "fd09::1/64"];
 /// Likewise.
 pub const STACK: [&str; 2] = ["10.9.0.2/24", "fd09::2/64"];
 
-/// Whether this test cannot run here; prints the reason on standard error.
+/// Whether this test cannot run here; prints the reason on standard error, or fails in continuous integration.
 pub fn skipped(test: &str) -> bool {
-    let reason = unavailable();
-    if let Some(reason) = &reason {
-        eprintln!("skipped: {test}: {reason}");
-    }
-    reason.is_some()
+    unavailable().inspect(|reason| skip(&format!("{test}: {reason}"))).is_some()
 }
 
 pub struct Lab {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use sockeye::{TcpListener, TcpStream};
 use sockeye_drivers::Layer;
+use sockeye_drivers::testing::say_skipped;
 
 use crate::common::{bytes, skipped};
 use crate::testbed::Testbed;
@@ -24,7 +25,7 @@ fn descriptors() -> bool {
     let current = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
     let enough = current.is_none_or(|current| current >= wanted);
     if !enough {
-        eprintln!("skipped: many connections: no more than {current:?} descriptors");
+        say_skipped(&format!("no more than {current:?} descriptors"));
     }
     enough
 }

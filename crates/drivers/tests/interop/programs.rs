@@ -4,7 +4,7 @@ use sockeye::TcpListener;
 use sockeye_drivers::Layer;
 
 use crate::common::{STACK, addr, skipped};
-use crate::testbed::{LAYERS, Testbed, content, output, program};
+use crate::testbed::{LAYERS, Testbed, content, output};
 
 /// Attempts of a ping. It waits for the last answer for no longer than two round trips, which is a moment only: on a busy machine
 /// an answer comes later now and then, and counts as lost.
@@ -74,13 +74,4 @@ fn traceroute_finds_the_stack_one_hop_away_by_datagrams_echo_requests_and_syns()
             }
         }
     }
-}
-
-#[test]
-fn a_missing_program_is_no_failure() {
-    if skipped("a missing program") {
-        return;
-    }
-    let testbed = Testbed::new(Layer::Ip);
-    assert!(program(&testbed.lab.namespace, "no-program-of-this-name").is_none());
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sockeye::netif::{LinkOptions, NetifId};
 use sockeye::{Config, Stack, TcpListener, TcpStream};
+use sockeye_drivers::testing::skip;
 use sockeye_drivers::{Layer, Namespace, TunConfig};
 
 use crate::common::{self, Lab, eventually, exchange};
@@ -151,7 +152,7 @@ pub fn program(namespace: &Namespace, words: &str) -> Option<Output> {
     match namespace.run(|| command.output()).unwrap() {
         Ok(output) => Some(output),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            eprintln!("skipped: there is no {name} here");
+            skip(&format!("there is no {name} here"));
             None
         }
         Err(error) => panic!("{name}: {error}"),
