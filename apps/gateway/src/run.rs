@@ -150,7 +150,8 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     let ((control, _file), (api, _api_file)) = (control.unzip(), api.unzip());
     let ended = serve(served, &shared, (published, auto, (control, api)), (&mut caller, surroundings));
     drop(file);
-    loops.into_iter().for_each(Running::stop);
+    // What has panicked has said so, and what follows is to be done nevertheless.
+    loops.into_iter().for_each(|running| drop(running.stop()));
     if let Some(writer) = writer {
         shared.flows.end_log(&writer);
     }

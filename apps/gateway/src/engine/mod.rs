@@ -210,9 +210,12 @@ impl Running {
     }
 
     /// Ends the loop and its flows, and waits for that. Peers are told: connections that are not over are reset.
-    pub fn stop(self) {
+    ///
+    /// # Errors
+    /// The panic of its thread, which has been printed.
+    pub fn stop(self) -> thread::Result<()> {
         let _ = self.stop.send(true);
-        let _ = self.thread.join();
+        self.thread.join()
     }
 }
 

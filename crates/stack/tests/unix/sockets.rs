@@ -219,6 +219,8 @@ fn registrations_come_and_go_while_their_socket_connects() {
             assert_eq!(kept.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "there is room");
             assert_eq!(gone.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0, "it is in no list");
         }
+    }
+}
 
 #[test]
 fn messages_of_several_buffers_are_one() {

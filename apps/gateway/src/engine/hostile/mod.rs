@@ -6,16 +6,19 @@
 
 mod hidden;
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::panic;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use sockeye::netif::{ChannelConfig, ChannelPort, Checksum, FrameBytes, channel};
 use sockeye_drivers::Namespace;
 use sockeye_drivers::link::KernelLink;
-use sockeye_drivers::testing::unavailable;
+use sockeye_drivers::testing::skipped;
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, yield_now};
 
@@ -36,7 +39,7 @@ const FLOWS_MAX: u32 = 256;
 /// Packet memory, bytes.
 const MEMORY_MAX: usize = 32 << 20;
 
-/// What all of it may take, with tables and sockets and whatever other tests of this process have, MiB.
+/// What all of it may take, with tables and sockets, MiB.
 const RESIDENT_MAX_MIB: u64 = 192;
 /// What the second half of the frames may add to that, MiB: all bounds are reached before.
 const GROWTH_MAX_MIB: u64 = 24;
@@ -261,12 +264,46 @@ impl Loop {
     }
 }
 
+thread_local! {
+    /// Panics of this thread. The stack contains its own, and tokio those of tasks: each goes on without a word to a test.
+    static PANICS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Counts this process's panics from now on, each with its thread.
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            print(info);
+        }));
+    });
+}
+
+/// Set in the process that [`by_itself`] starts.
+const CASE: &str = "SOCKEYE_GATEWAY_CASE";
+
+/// Runs `body` in another process of this test binary, where no other test takes memory. `test` is the name of the test that calls it.
+fn by_itself(test: &str, body: impl FnOnce()) {
+    if std::env::var_os(CASE).is_some_and(|case| case == test) {
+        return body();
+    }
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    process.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CASE, test);
+    let ended = process.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    println!("{said}");
+    eprintln!("{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success() && said.contains("1 passed"), "{test} by itself: {}", ended.status);
+}
+
 /// Runs a test in a namespace with a loopback and nothing else.
 fn alone(test: impl AsyncFnOnce() + Send) {
-    if let Some(why) = unavailable() {
-        eprintln!("skipped: {why}");
+    if skipped() {
         return;
     }
+    count_panics();
     let namespace = Namespace::new().unwrap();
     namespace
         .run(|| {
@@ -280,36 +317,44 @@ fn alone(test: impl AsyncFnOnce() + Send) {
 
 #[test]
 fn no_frame_leads_to_the_host_itself_and_an_honest_flow_works_afterwards() {
+    by_itself(
+        "engine::hostile::no_frame_leads_to_the_host_itself_and_an_honest_flow_works_afterwards",
+        || {
+            alone(hostile_inside);
+        },
+    );
+}
+
+async fn hostile_inside() {
     let frames: usize = std::env::var("SOCKEYE_GATEWAY_FRAMES").map_or(100_000, |n| n.parse().unwrap());
-    alone(async move || {
-        let services = Services::new();
-        let honest = TcpListener::bind("198.51.100.7:0").unwrap();
-        let honest_addr = honest.local_addr().unwrap();
-        // Careless rules: everything, in three ways, but no address of the host by itself.
-        let port = services.port;
-        let rules =
-            [format!("*:{port}"), format!("0.0.0.0/0:{port}"), format!("[::]/0:{port}"), "*:53".to_owned()];
-        let served = Loop::new(&[&rules[..], &[format!("198.51.100.7:{}", honest_addr.port())]].concat());
-        let mut random = Random(7);
-        let before = resident_kib();
-        let (batches, mut half) = (frames.div_ceil(64), 0);
-        for number in 0..batches {
-            if number == batches / 2 {
-                half = resident_kib();
-            }
-            let batch: Vec<_> = (0..64).map(|_| frame(&mut random, port)).collect();
-            served.give(&batch).await;
-            assert!(served.cx.shared.flows.totals().flows <= FLOWS_MAX);
+    let services = Services::new();
+    let honest = TcpListener::bind("198.51.100.7:0").unwrap();
+    let honest_addr = honest.local_addr().unwrap();
+    // Careless rules: everything, in three ways, but no address of the host by itself.
+    let port = services.port;
+    let rules =
+        [format!("*:{port}"), format!("0.0.0.0/0:{port}"), format!("[::]/0:{port}"), "*:53".to_owned()];
+    let served = Loop::new(&[&rules[..], &[format!("198.51.100.7:{}", honest_addr.port())]].concat());
+    let mut random = Random(7);
+    let before = resident_kib();
+    let (batches, mut half) = (frames.div_ceil(64), 0);
+    for number in 0..batches {
+        if number == batches / 2 {
+            half = resident_kib();
         }
-        services.assert_untouched();
-        let totals = served.cx.shared.flows.totals();
-        // Some 5,000 of 100,000 frames were refused; the count varies with the speed of the machine.
-        assert!(totals.refused > frames as u64 / 50, "the rules were asked: {totals:?}");
-        let grown = [before, half].map(|than| resident_kib().saturating_sub(than) / 1024);
-        println!("{frames} frames: {totals:?}; MiB more than before and than at half: {grown:?}");
-        assert!(grown[0] < RESIDENT_MAX_MIB && grown[1] < GROWTH_MAX_MIB, "memory: {grown:?} MiB");
-        honest_flow(&served, honest, honest_addr).await;
-    });
+        let batch: Vec<_> = (0..64).map(|_| frame(&mut random, port)).collect();
+        served.give(&batch).await;
+        assert!(served.cx.shared.flows.totals().flows <= FLOWS_MAX);
+    }
+    services.assert_untouched();
+    let totals = served.cx.shared.flows.totals();
+    // Some 5,000 of 100,000 frames were refused; the count varies with the speed of the machine.
+    assert!(totals.refused > frames as u64 / 50, "the rules were asked: {totals:?}");
+    let grown = [before, half].map(|than| resident_kib().saturating_sub(than) / 1024);
+    println!("{frames} frames: {totals:?}; MiB more than before and than at half: {grown:?}");
+    assert!(grown[0] < RESIDENT_MAX_MIB && grown[1] < GROWTH_MAX_MIB, "memory: {grown:?} MiB");
+    honest_flow(&served, honest, honest_addr).await;
+    assert_eq!(PANICS.get(), 0, "panics of the stack or of a task, which are printed above");
 }
 
 /// A connection and a byte each way, by segments of this test's own making.

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
 
-use sockeye_drivers::testing::unavailable;
+use sockeye_drivers::testing::skipped;
 use sockeye_drivers::{Namespace, TunConfig};
 use sockeye_mbuf::PoolConfig;
 
@@ -208,8 +208,7 @@ fn device() -> Vec<OwnedFd> {
 /// While a loop reads a batch, another one begins a flow: the packets of that flow which stand in the same batch are the other one's. They may be what its answer has caused.
 #[test]
 fn what_begins_at_another_loop_in_the_middle_of_a_batch_is_handed_over() {
-    if let Some(why) = unavailable() {
-        eprintln!("skipped: {why}");
+    if skipped() {
         return;
     }
     const PACKETS: usize = 8;
@@ -285,15 +284,14 @@ fn flows_stay_whole(measure: Option<Box<dyn Measure>>, changes: impl FnOnce(&Que
             let blocks: Vec<usize> = clients.into_iter().map(|client| client.join().unwrap()).collect();
             println!("blocks and answers of each client: {blocks:?}");
         });
-        loops.into_iter().for_each(Running::stop);
+        loops.into_iter().for_each(|running| running.stop().unwrap());
     };
     host.run(run).unwrap();
 }
 
 #[test]
 fn every_flow_stays_whole_while_loops_join_and_leave_all_the_time() {
-    if let Some(why) = unavailable() {
-        eprintln!("skipped: {why}");
+    if skipped() {
         return;
     }
     flows_stay_whole(None, |queues| {
@@ -337,8 +335,7 @@ impl Measure for Given {
 /// What the first loop measures is given; that it decides, that the others read and begin flows, and that all leave, is real.
 #[test]
 fn loops_join_when_they_measure_much_work_serve_flows_and_leave_and_nothing_is_lost() {
-    if let Some(why) = unavailable() {
-        eprintln!("skipped: {why}");
+    if skipped() {
         return;
     }
     let (now, work) = (Instant::now(), Arc::new(AtomicU32::new(0)));
@@ -371,8 +368,7 @@ fn loops_join_when_they_measure_much_work_serve_flows_and_leave_and_nothing_is_l
 
 #[test]
 fn loops_without_work_leave_and_the_first_serves_all_queues() {
-    if let Some(why) = unavailable() {
-        eprintln!("skipped: {why}");
+    if skipped() {
         return;
     }
     let (host, inside) = (Namespace::new().unwrap(), Namespace::new().unwrap());
@@ -402,7 +398,7 @@ fn loops_without_work_leave_and_the_first_serves_all_queues() {
         inside.run(|| (0..60).for_each(|seed| assert!(ask(&to, seed, &over, false) == 1))).unwrap();
         let owned = [0, 1, 2].map(|index| queues.exchange.owned(index));
         assert!(matches!(owned, [60..=usize::MAX, 0, 0]), "who has begun them: {owned:?}");
-        loops.into_iter().for_each(Running::stop);
+        loops.into_iter().for_each(|running| running.stop().unwrap());
     };
     host.run(run).unwrap();
 }
