@@ -20,6 +20,11 @@ pub fn alone(test: &str, body: impl FnOnce()) {
         return body();
     }
     let binary = std::env::current_exe().expect("a test has a binary");
+    // A name that no test has would run none, and succeed.
+    let list =
+        Command::new(&binary).args([test, "--exact", "--list"]).output().expect("a test can run itself");
+    let list = String::from_utf8_lossy(&list.stdout);
+    assert!(list.lines().any(|line| line == format!("{test}: test")), "no test is {test}: {list}");
     let mut process = Command::new(binary)
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(CASE, test)
