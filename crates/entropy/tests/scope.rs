@@ -76,8 +76,8 @@ fn time_moves_only_when_it_is_moved_and_both_clocks_together() {
     machine.set_elapsed(step);
     assert_eq!((instant.elapsed(), system.elapsed().unwrap(), machine.elapsed()), (step, step, step));
     drop(scope);
-    let year = Duration::from_secs(365 * 86_400);
-    assert!(system.elapsed().map_or(true, |real| real > step || real < year), "real time is back");
+    // The machine's clocks stand where they were set.
+    assert_ne!(SystemTime::now(), system + step, "real time is back");
     assert_ne!(Instant::now(), instant + step);
 }
 
