@@ -347,6 +347,23 @@ impl BenchArgs {
         }
     }
 
+    /// That none of these general options, which `name` does not look at, is given.
+    ///
+    /// # Errors
+    /// One is.
+    pub fn check_absent(&self, name: &str, flags: &[&str]) -> Result<(), UsageError> {
+        let given = [
+            ("--out", self.out.is_some()),
+            ("--samples", self.samples.is_some()),
+            ("--seconds", self.seconds.is_some()),
+            ("--goals", self.goals),
+        ];
+        match given.into_iter().find(|(flag, is_given)| *is_given && flags.contains(flag)) {
+            Some((flag, _)) => Err(UsageError(format!("{flag} does not belong to {name}; leave it out"))),
+            None => Ok(()),
+        }
+    }
+
     fn check_experiment_flags(&self) -> Result<(), UsageError> {
         let flags = [("--variants", !self.variants.is_empty()), ("--set", !self.set.is_empty())];
         match flags.iter().find(|(_, given)| *given) {

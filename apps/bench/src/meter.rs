@@ -144,6 +144,15 @@ impl Meter {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// The result of a reader whose stream has ended: an error if that was before the end of the sample.
+    pub fn end_of_stream(&self) -> io::Result<()> {
+        // A writer that ends its stream has seen the stop, and so does who reads that end.
+        if self.stopped() {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a stream has ended before its sample"))
+    }
+
     /// Runs a thread's work; its error fails the sample, unless the sample was over already and the
     /// error only means that the other end has closed.
     pub fn guard(&self, work: impl FnOnce() -> io::Result<()>) {
@@ -287,7 +296,9 @@ mod tests {
     #[test]
     fn errors_after_the_end_of_the_sample_do_not_count() {
         let meter = Meter::new(0, 0);
+        assert_eq!(meter.end_of_stream().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         meter.stop();
+        meter.end_of_stream().unwrap();
         meter.guard(|| Err(io::ErrorKind::ConnectionReset.into()));
         meter.into_result().unwrap();
     }

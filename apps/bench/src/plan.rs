@@ -143,7 +143,10 @@ impl Case {
     pub fn params(&self, machine: &Machine) -> Params {
         let mut params = self.workload.params();
         params.insert("cores".to_owned(), Value::from(machine.cores.len()));
-        params.insert("kernel_congestion".to_owned(), Value::from(congestion().name()));
+        if matches!(&self.workload, Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_)) {
+            // Others leave the kernel's sockets, or some of them, as they are.
+            params.insert("kernel_congestion".to_owned(), Value::from(congestion().name()));
+        }
         match &self.workload {
             Workload::Stream(_) | Workload::Rr(_) | Workload::OneWay(_) | Workload::Crr(_) => {
                 params.insert("pin".to_owned(), Value::from(self.pin.name()));

@@ -106,7 +106,8 @@ pub fn run_row(
     for lane in &mut outcome.lanes {
         let (Some(counting), Lane::Setting(setting)) = (counting, &lane.lane) else { continue };
         let _armed = watchdog::arm(limit(plan, row), format!("counting: {}", what(&lane.lane)));
-        match counting.count(experiment, row, setting, limit(plan, row)) {
+        // Before the watchdog, which ends everything.
+        match counting.count(experiment, row, setting, limit(plan, row) - watchdog::GRACE / 2) {
             Ok(counted) => lane.counted = Some(counted),
             Err(error) => outcome.failures.push(Failure { lane: lane.lane.clone(), error }),
         }

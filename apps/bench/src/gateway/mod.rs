@@ -5,7 +5,7 @@
 //! with the servers on its loopback, and each gateway serves a namespace of its own, which reaches that loopback as 10.0.2.2. All run all the time and rounds are
 //! interleaved: one sample of each, in the order of the experiments' rounds, so that none always follows the same other one.
 //!
-//! Does not depend on how a gateway works. What is not installed is left out, and said.
+//! Does not depend on how a gateway works. A peer that is not installed is left out, and said.
 //!
 //! Invariants: no packet leaves this machine; every process that is started here ends with the run.
 //!
@@ -59,7 +59,7 @@ pub struct GatewayBenchArgs {
     /// Idle flows that are held open
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=25_000))]
     pub flows: u32,
-    /// Take fewer and shorter samples: two minutes
+    /// Take fewer and shorter samples: three minutes
     #[arg(long)]
     pub quick: bool,
     /// Print one JSON object a line instead of a table

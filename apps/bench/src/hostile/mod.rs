@@ -40,6 +40,8 @@ const ROUNDS: [u32; 2] = [5, 2];
 /// If a connection fails or nothing can be written.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     args.check_plain("hostile").map_err(CommandError::Usage)?;
+    args.check_absent("hostile", &["--out", "--samples", "--seconds", "--goals"])
+        .map_err(CommandError::Usage)?;
     let costs = ATTACKS.iter().map(|attack| measure(attack, args.quick)).collect::<io::Result<Vec<Cost>>>();
     let costs = costs.map_err(CommandError::Io)?;
     let good = costs.first().map_or(1.0, |cost| cost.nanos);

@@ -12,15 +12,15 @@ pub struct PatternArgs {
     pub seed: Option<u64>,
 
     /// Number of patterns [default: 200] (patterns)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub count: Option<usize>,
 
     /// Number of the first pattern [default: 0] (patterns)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     pub from: Option<usize>,
 
     /// Run this pattern alone, as often as --samples says [default: 5] (patterns)
-    #[arg(long, value_name = "N", conflicts_with_all = ["count", "from"])]
+    #[arg(long, value_name = "N", value_parser = number, conflicts_with_all = ["count", "from"])]
     pub only: Option<usize>,
 
     /// Print the patterns without running them (patterns)
@@ -48,5 +48,24 @@ impl PatternArgs {
             ("--worst", "--worst 20", self.worst.is_some()),
             ("--check", "--check", self.check),
         ]
+    }
+}
+
+/// How many patterns, at most: a month of them.
+const COUNT_MAX: usize = 1_000_000;
+/// The last of them.
+const NUMBER_MAX: usize = 1_000_000_000;
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=COUNT_MAX).contains(&n) => Ok(n),
+        Ok(_) | Err(_) => Err(format!("write a whole number from 1 to {COUNT_MAX}, such as 200")),
+    }
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n <= NUMBER_MAX => Ok(n),
+        Ok(_) | Err(_) => Err(format!("write a pattern's number, from 0 to {NUMBER_MAX}")),
     }
 }

@@ -22,11 +22,11 @@ mod rank;
 mod report;
 mod runner;
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use sockeye_shared::end::CommandError;
+use sockeye_shared::file;
 use sockeye_shared::progress::Progress;
 
 use super::args::BenchArgs;
@@ -50,6 +50,7 @@ const WORST: usize = 10;
 /// A side that fails, and a byte that is not what it should be.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     args.check_plain("patterns").map_err(CommandError::Usage)?;
+    args.check_absent("patterns", &["--seconds", "--goals"]).map_err(CommandError::Usage)?;
     let asked = &args.patterns;
     let seed = asked.seed.unwrap_or(1);
     let numbers: Vec<usize> = match asked.only {
@@ -69,7 +70,7 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
         return Ok(ExitCode::SUCCESS);
     }
     let repeats = args.samples.unwrap_or(if args.quick { 0 } else { REPEATS });
-    let mut file = args.out.as_deref().map(File::create).transpose()?;
+    let mut file = args.out.as_deref().map(file::create).transpose()?;
     let machine = Machine::read()?;
     let places = Places::open()?;
     if let Some(reason) = places.missing() {
@@ -81,7 +82,9 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     let mut all = Vec::with_capacity(here.len());
     for (index, pattern) in here.into_iter().enumerate() {
         progress.step(index, &format!("pattern {}", pattern.number), &pattern.to_string());
-        let ranked = compare(&places, pattern, asked.only.is_some(), repeats)?;
+        // Of no kind: a broken pipe would be taken for a reader of the results that has seen enough.
+        let ranked = compare(&places, pattern, asked.only.is_some(), repeats)
+            .map_err(|error| io::Error::other(error.to_string()))?;
         progress.sample();
         let line = format!("{}\n", report::object(seed, &ranked));
         if let Some(file) = &mut file {

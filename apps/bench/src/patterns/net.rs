@@ -17,13 +17,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
 use sockeye::Stack;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::runner::Starter;
 use crate::provider::{BACKLOG_MAX, Listener, Stream};
-use crate::providers::kernel::{Congestion, congestion};
+use crate::providers::kernel;
 
 /// Both halves of a connection.
 pub type Halves<N> = (<N as Net>::Reader, <N as Net>::Writer);
@@ -125,25 +124,14 @@ impl Sockets for Theirs {
     type Stream = std::net::TcpStream;
 
     fn listen(&self) -> io::Result<std::net::TcpListener> {
-        let socket = kernel_socket()?;
-        socket.bind(&SocketAddr::new(self.addr, 0).into())?;
-        socket.listen(BACKLOG_MAX as i32)?;
-        Ok(socket.into())
+        kernel::listen_at(SocketAddr::new(self.addr, 0))
     }
 
     fn connect(&self, to: SocketAddr) -> io::Result<std::net::TcpStream> {
-        let socket = kernel_socket()?;
+        let socket = kernel::socket()?;
         socket.connect(&to.into())?;
         Ok(socket.into())
     }
-}
-
-fn kernel_socket() -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    if let Congestion::Set(name) = congestion() {
-        socket.set_tcp_congestion(name.as_bytes())?;
-    }
-    Ok(socket)
 }
 
 /// Blocking sockets, for threads.
@@ -277,7 +265,7 @@ impl Net for Tasks<Theirs> {
     }
 
     async fn connect(&self, to: SocketAddr, nodelay: bool) -> io::Result<Halves<Self>> {
-        let socket = kernel_socket()?;
+        let socket = kernel::socket()?;
         socket.set_nonblocking(true)?;
         let stream = tokio::net::TcpSocket::from_std_stream(socket.into()).connect(to).await?;
         their_halves(stream, nodelay)

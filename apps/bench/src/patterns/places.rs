@@ -237,7 +237,12 @@ fn play<C: Net, S: Net>(
     });
     let panicked = |_| io::Error::other("an end has panicked");
     let (called, served) = (called.map_err(panicked)?, served.map_err(panicked)?);
-    let ((mut outcomes, _caller), (mut others, _server)) = (called?, served?);
+    // A byte that is wrong ends one end's connection, and that is the other end's error.
+    let is_wrong = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
+    let ((mut outcomes, _caller), (mut others, _server)) = match (called, served) {
+        (_, Err(error)) if is_wrong(&error) => return Err(error),
+        (called, served) => (called?, served?),
+    };
     outcomes.append(&mut others);
     Ok(measured(&outcomes, pattern))
 }

@@ -30,18 +30,19 @@ use crate::providers::std_shape::std_shape;
 /// The kernel's TCP.
 pub struct Kernel {
     listener: TcpListener,
-    client_congestion: Option<&'static str>,
+    /// Whether its clients use [`congestion`], too.
+    sets_congestion: bool,
 }
 
 impl Kernel {
     /// For connections that live long: both ends use [`congestion`].
     pub fn new() -> io::Result<Self> {
-        Ok(Self { listener: listen_on_loopback()?, client_congestion: congestion().set() })
+        Ok(Self { listener: listen_on_loopback()?, sets_congestion: true })
     }
 
     /// For connections of one exchange: only the listener's side sets its congestion control.
     pub fn for_short_connections() -> io::Result<Self> {
-        Ok(Self { listener: listen_on_loopback()?, client_congestion: None })
+        Ok(Self { listener: listen_on_loopback()?, sets_congestion: false })
     }
 }
 
@@ -59,11 +60,10 @@ impl Provider for Kernel {
     }
 
     fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        let Some(name) = self.client_congestion else {
+        if !self.sets_congestion {
             return TcpStream::connect(to);
-        };
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        socket.set_tcp_congestion(name.as_bytes())?;
+        }
+        let socket = socket()?;
         socket.connect(&to.into())?;
         Ok(socket.into())
     }
@@ -177,14 +177,26 @@ fn default_congestion() -> String {
         .unwrap_or_else(|_| "unknown".to_owned())
 }
 
-fn listen_on_loopback() -> io::Result<TcpListener> {
+/// A TCP socket with [`congestion`], in the caller's network namespace.
+pub fn socket() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     if let Some(name) = congestion().set() {
         socket.set_tcp_congestion(name.as_bytes())?;
     }
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    Ok(socket)
+}
+
+/// A listener there. What it accepts has its congestion control.
+pub fn listen_at(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket()?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())?;
     socket.listen(BACKLOG_MAX as i32)?;
     Ok(socket.into())
+}
+
+fn listen_on_loopback() -> io::Result<TcpListener> {
+    listen_at((Ipv4Addr::LOCALHOST, 0).into())
 }
 
 /// In order of preference. BBR paces even loopback and cubic needs a permission where it is not in

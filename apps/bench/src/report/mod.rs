@@ -127,6 +127,7 @@ impl Report {
 
 /// How this program was started.
 pub fn command_line() -> String {
-    let words = std::env::args().skip(1).collect::<Vec<_>>();
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words = words.collect::<Vec<_>>();
     format!("sockeye bench {}", words.join(" "))
 }

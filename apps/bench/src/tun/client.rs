@@ -10,10 +10,8 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Socket, Type};
-
 use super::Work;
-use crate::providers::kernel::{Congestion, congestion};
+use crate::providers::kernel;
 
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
@@ -57,10 +55,7 @@ pub fn sample(
 
 /// A stream as a bulk client has it, in the caller's network namespace, whose end is a reset.
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    if let Congestion::Set(name) = congestion() {
-        socket.set_tcp_congestion(name.as_bytes())?;
-    }
+    let socket = kernel::socket()?;
     socket.set_tcp_nodelay(true)?;
     socket.set_linger(Some(Duration::ZERO))?;
     socket.connect_timeout(&to.into(), STALL_MAX)?;

@@ -9,7 +9,7 @@
 //! Tests: with the command.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use sockeye_shared::cpu::process_cpu;
 
 use super::peers::{self, Peer};
 use super::{Far, Mtu, SpinTime, Work, trivial};
+use crate::providers::kernel::listen_at;
 use crate::record;
 
 /// A far end, and where the kernel's end is to run.
@@ -112,7 +113,7 @@ pub fn kernel(mtu: Mtu) -> io::Result<End> {
     let [client, far] = veth(Some(mtu))?;
     let addr = prefix(FAR)?.addr();
     for work in Work::ALL {
-        let listener = far.run(|| TcpListener::bind(SocketAddr::new(addr, work.port())))??;
+        let listener = far.run(|| listen_at(SocketAddr::new(addr, work.port())))??;
         thread::Builder::new().spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 if stream.set_nodelay(true).is_ok() {

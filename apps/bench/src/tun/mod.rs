@@ -166,9 +166,9 @@ impl Row {
         Summary::of(&self.values(end))
     }
 
-    /// Sockeye's median over that of another end, by its index.
+    /// Sockeye's median over that of another end, by its index; none if one of the two has failed in a round.
     pub fn ratio(&self, end: usize) -> Option<Ratio> {
-        if end == 0 || self.ends.first() != Some(&Far::Sockeye) {
+        if end == 0 || self.ends.first() != Some(&Far::Sockeye) || !self.is_whole(0) || !self.is_whole(end) {
             return None;
         }
         Ratio::of_rounds(&self.values(0), &self.values(end))

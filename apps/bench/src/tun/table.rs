@@ -146,6 +146,7 @@ fn object(row: &Row) -> Value {
             "max": row.summary(end).map(|summary| summary.max),
             "cores": row.cores(end),
             "by_core": row.by_core(end),
+            "failed": !row.is_whole(end),
             "samples": samples,
             "sockeye_over_it": ratio.map(|ratio| ratio.ratio),
             "interval": ratio.and_then(|ratio| ratio.interval),
@@ -210,11 +211,16 @@ mod tests {
         assert!(text_of(Work::Send, [45.0, 60.0, 40.0, 30.0]).contains(">= 0.75 reached"));
         assert!(text_of(Work::Rr, [2000.0, 2000.0, 1.0, 500.0]).contains("aim 4 reached"));
         let mut short = row(Work::Rr, [2000.0, 2000.0, 1.0, 500.0]);
-        short.samples[3].clear();
-        let text = text(&short, true);
-        assert!(
-            text.contains("failed") && text.ends_with(">= 2 not measured, aim 4 not measured\n"),
-            "{text}"
-        );
+        // In a later round, and in all.
+        for rounds in [1, 0] {
+            short.samples[3].truncate(rounds);
+            let text = text(&short, true);
+            assert!(
+                text.contains("failed") && text.ends_with(">= 2 not measured, aim 4 not measured\n"),
+                "{text}"
+            );
+            let end = &object(&short)["ends"][3];
+            assert_eq!((&end["failed"], &end["sockeye_over_it"]), (&json!(true), &Value::Null));
+        }
     }
 }

@@ -56,6 +56,7 @@ impl Side {
 /// Measures and writes a table, or JSON lines. Blocks until everything is done.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     args.check_plain("udp").map_err(CommandError::Usage)?;
+    args.check_absent("udp", &["--goals"]).map_err(CommandError::Usage)?;
     let samples = args.samples.unwrap_or(SAMPLES);
     let seconds = args.seconds.unwrap_or(if args.quick { SECONDS_QUICK } else { SECONDS });
     let timing = Timing {

@@ -16,7 +16,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::meter::{Meter, Reading, Tally, Timing, Window};
+use crate::meter::{Meter, Reading, Timing, Window};
 use crate::pin::Placement;
 use crate::provider::{Provider, Stream};
 use crate::workloads::{Pairs, pairs};
@@ -63,7 +63,7 @@ pub fn sample<P: Provider>(
             meter.guard(|| {
                 placement.server(0)?;
                 meter.arrive();
-                read_to_the_end(&server, spec.size, meter.tally(0), read_count)
+                read_to_the_end(&server, spec.size, meter, read_count)
             });
         });
         meter.observe(timing, || Ok(Reading::now(provider.counters())))
@@ -96,14 +96,15 @@ fn write_until_stopped(
 fn read_to_the_end(
     stream: &impl Stream,
     size: usize,
-    tally: &Tally,
+    meter: &Meter,
     read_count: &AtomicU64,
 ) -> io::Result<()> {
+    let tally = meter.tally(0);
     let mut message = vec![0; size];
     loop {
         match stream.read_exact(&mut message) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return meter.end_of_stream(),
             Err(error) => return Err(error),
         }
         tally.add(1);

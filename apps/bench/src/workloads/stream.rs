@@ -15,7 +15,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use crate::meter::{Meter, Reading, Tally, Timing, Window};
+use crate::meter::{Meter, Reading, Timing, Window};
 use crate::pin::Placement;
 use crate::provider::{Provider, Stream};
 use crate::workloads::{Pairs, pairs};
@@ -87,7 +87,7 @@ pub fn sample<P: Provider>(
                 meter.guard(|| {
                     placement.server(index)?;
                     meter.arrive();
-                    read_to_the_end(&server, spec.reading, meter.tally(index))
+                    read_to_the_end(&server, spec.reading, index, meter)
                 });
             });
         }
@@ -106,13 +106,14 @@ pub fn write_until_stopped(stream: &impl Stream, size: usize, meter: &Meter) -> 
     stream.shutdown_write()
 }
 
-/// Reads until the stream ends, counting.
-pub fn read_to_the_end(stream: &impl Stream, reader: Reader, tally: &Tally) -> io::Result<()> {
+/// Reads until the stream ends, counting for the reader `index`. An end before that of the sample is an error.
+pub fn read_to_the_end(stream: &impl Stream, reader: Reader, index: usize, meter: &Meter) -> io::Result<()> {
+    let tally = meter.tally(index);
     let mut buf = vec![0; reader.size];
     loop {
         let received = if reader.whole { read_whole(stream, &mut buf)? } else { stream.read(&mut buf)? };
         if received == 0 {
-            return Ok(());
+            return meter.end_of_stream();
         }
         tally.add(received as u64);
         if !reader.pause.is_zero() {

@@ -14,6 +14,13 @@ fn a_wrong_command_line_is_explained_on_stderr_and_exits_with_2() {
         ("udp --report page.html", &["--report", "udp", "--json"]),
         ("rcvd --report page.svg", &["--report", ".html"]),
         ("rr --against x --report page.html", &["--against", "--report"]),
+        ("udp --goals", &["--goals", "udp"]),
+        ("hostile --out x", &["--out", "hostile"]),
+        ("patterns --seconds 1", &["--seconds", "patterns"]),
+        ("patterns --from 18446744073709551615", &["--from", "1000000000"]),
+        ("patterns --only 18446744073709551615", &["--only", "1000000000"]),
+        ("patterns --count 1000000000000", &["--count", "1000000"]),
+        ("patterns --count 0", &["--count", "from 1"]),
     ] {
         let output = run(bench(line));
         assert_eq!(output.status.code(), Some(2), "{line}");
@@ -47,4 +54,14 @@ fn a_closed_output_pipe_is_no_error() {
         .unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_told_before_anything_is_measured() {
+    for line in ["rcvd --quick", "rr --quick", "patterns --count 1"] {
+        let file = if line.starts_with("patterns") { "--out" } else { "--report" };
+        let output = run(bench(&format!("{line} {file} /nonexistent/folder/x.html")));
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{line}: {}", stdout(&output));
+        assert!(stderr(&output).contains("/nonexistent/folder/x.html"), "{}", stderr(&output));
+    }
 }

@@ -91,7 +91,7 @@ impl Testbed for Receiver {
                 scope.spawn(move || {
                     meter.guard(|| {
                         meter.arrive();
-                        read_to_the_end(&server, Reader::PLAIN, meter.tally(index))
+                        read_to_the_end(&server, Reader::PLAIN, index, meter)
                     });
                 });
             }

@@ -11,7 +11,7 @@
 use std::io;
 use std::thread;
 
-use crate::meter::{Meter, Tally, Timing, Window};
+use crate::meter::{Meter, Timing, Window};
 use crate::pin::Placement;
 use crate::workloads::unix::provider::{UnixEnd, UnixProvider};
 use crate::workloads::unix::reading;
@@ -60,7 +60,7 @@ pub fn sample<P: UnixProvider>(
                 meter.guard(|| {
                     placement.server(index)?;
                     meter.arrive();
-                    read_to_the_end(&reader, spec.room, meter.tally(index))
+                    read_to_the_end(&reader, spec.room, index, meter)
                 });
             });
         }
@@ -78,11 +78,12 @@ fn write_until_stopped<E: UnixEnd>(end: &E, size: usize, meter: &Meter) -> io::R
     Ok(())
 }
 
-fn read_to_the_end<E: UnixEnd>(end: &E, room: usize, tally: &Tally) -> io::Result<()> {
+fn read_to_the_end<E: UnixEnd>(end: &E, room: usize, index: usize, meter: &Meter) -> io::Result<()> {
+    let tally = meter.tally(index);
     let mut buf = vec![0; room];
     loop {
         match end.receive(&mut buf)? {
-            0 => return Ok(()),
+            0 => return meter.end_of_stream(),
             n => tally.add(n as u64),
         }
     }
