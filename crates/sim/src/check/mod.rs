@@ -7,7 +7,8 @@
 //! 2. both sides agree on how it ended;
 //! 3. no connection lives for ever, and no host goes on sending;
 //! 4. nothing is sent again without cause: without faults, nothing at all;
-//! 5. all packet memory has come back.
+//! 5. all packet memory has come back;
+//! 6. no stack has contained a panic, of its own or of the code that it calls.
 //!
 //! Beside the conversations there are UNIX streams and, with the feature `tokio`, for each third seed, a service of tokio's tasks and timers (`neighbors`), which have to come to their ends.
 //!
@@ -133,6 +134,7 @@ async fn befall(hosts: &[Host], links: &[Link], trouble: Trouble) {
         }
         Trouble::Crash { host, at, lasts } => {
             time::sleep(at).await;
+            verdict::on_panics(&hosts[host]);
             hosts[host].crash();
             time::sleep(lasts).await;
             hosts[host].restart();

@@ -28,13 +28,22 @@ pub(super) fn on_conversations(plan: &Plan, talks: &[Rc<Conversation>]) {
     }
 }
 
-/// Rules 3 and 5, of the stacks that are up.
+/// Rules 3, 5 and 6, of the stacks that are up.
 pub(super) fn on_hosts(hosts: &[Host]) {
     for host in hosts {
         let Some(stack) = host.stack() else { continue };
         let name = host.name();
         assert_eq!(stack.connection_count(), 0, "{name} has connections without a holder");
         assert_eq!(stack.memory_in_use(), 0, "{name} has packet memory without a holder");
+        on_panics(host);
+    }
+}
+
+/// Rule 6, of a stack that is up. One that crashes takes its counters with it, so it is asked before.
+pub(super) fn on_panics(host: &Host) {
+    let counters = host.stack().map(|stack| stack.counters()).unwrap_or_default();
+    for (name, count) in counters {
+        assert!(count == 0 || !name.starts_with("panics_"), "{}: {name} is {count}", host.name());
     }
 }
 
