@@ -23,7 +23,8 @@ impl Mbuf {
     #[inline]
     pub fn spare(&mut self) -> Option<Spare<'_>> {
         let len = self.reserve_behind(usize::MAX);
-        (len > 0).then_some(Spare { mbuf: self, len })
+        // Not `then_some`: what it is given is made, and so dropped, in either case, and a drop gives room back.
+        (len > 0).then(|| Spare { mbuf: self, len })
     }
 
     /// Has `fill` write into the room behind this view, `max` bytes at most, and takes into view what it returns: the bytes that it has
@@ -142,6 +143,18 @@ mod tests {
         assert_eq!((mbuf.as_slice(), other.as_slice()), (&b"headtail"[..], &b"head"[..]));
         assert_eq!(mbuf.clone().try_extend(&[0; 300]), 248);
         assert!(mbuf.spare().is_none());
+    }
+
+    #[test]
+    fn a_view_that_gets_no_room_gives_none_back() {
+        let pool = Pool::new(PoolConfig::default());
+        let mut mbuf = pool.alloc(256).unwrap();
+        assert_eq!(mbuf.try_extend(b"head"), 4);
+        let (mut behind, mut late) = (mbuf.clone(), mbuf.clone());
+        assert_eq!(behind.try_extend(b"tail"), 4);
+        assert!(mbuf.spare().is_none());
+        assert_eq!(late.try_extend(b"over"), 0, "other data stands there");
+        assert_eq!(behind.as_slice(), b"headtail");
     }
 
     #[test]

@@ -90,7 +90,9 @@ pub fn run(bytes: usize) -> Result<[usize; 2], Box<dyn Error>> {
                 stream.set_nonblocking(true)?;
             }
         }
-        if let Some(stream) = &mut server {
+        if let Some(stream) = &mut server
+            && sent < bytes
+        {
             let len = ready(stream.write(&chunk[..chunk.len().min(bytes - sent)]))?.unwrap_or(0);
             (sent, moved[0]) = (sent + len, moved[0] + len);
             if sent == bytes {

@@ -65,6 +65,8 @@ impl Reader {
             return self.spilled(fd, has_header, sink);
         };
         let (Some(mut first), Some(mut second)) = (current.spare(), next.spare()) else {
+            // What the stack has kept was extended into the room behind it.
+            self.rest();
             return self.spilled(fd, has_header, sink);
         };
         let places = [
