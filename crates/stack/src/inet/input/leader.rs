@@ -90,7 +90,8 @@ struct AtDevice<'a>(&'a PlaceCell);
 impl<'a> AtDevice<'a> {
     /// `None` if another of the same waiters sleeps in an interface.
     fn at(leader_at: &'a PlaceCell, at: Place) -> Option<Self> {
-        leader_at.try_take(at).then_some(Self(leader_at))
+        // Not `then_some`: what it is given is made, and so dropped, in either case.
+        leader_at.try_take(at).then(|| Self(leader_at))
     }
 }
 
@@ -188,5 +189,22 @@ pub(crate) fn kick(core: &Core, waiters: Waiters<'_>) {
         && let Some(netif) = core.netifs.netif(at.netif)
     {
         netif.kick(core, at.queue);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inet::netif::table::NetifId;
+
+    #[test]
+    fn a_second_leader_of_the_same_waiters_leaves_the_record_of_the_first() {
+        let (cell, at) =
+            (PlaceCell::default(), |queue| Place { netif: NetifId::from_index(1).unwrap(), queue });
+        let first = AtDevice::at(&cell, at(2)).unwrap();
+        assert!(AtDevice::at(&cell, at(3)).is_none());
+        assert_eq!(cell.load(), Some(at(2)), "whoever notifies finds it");
+        drop(first);
+        assert_eq!(cell.load(), None);
     }
 }
