@@ -9,12 +9,19 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{eventually, gateway_program, unavailable};
 
+/// A shell with usual dispositions, also where this test was started with some ignored (`nohup`, a job in the background).
+fn shell() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT,TERM", "sh"]);
+    command
+}
+
 /// Runs the gateway by a shell that begins with `before`. The command inside runs `traps`, says that it runs, and waits.
 fn start(before: &str, traps: &str) -> Child {
     let inner = format!("sleep 60 >/dev/null 2>&1 & {traps}; echo runs; wait; kill $!");
     let outer = format!(r#"{before} exec "$1" -- sh -c "$2""#);
     let program = gateway_program();
-    let mut command = Command::new("sh");
+    let mut command = shell();
     command.args(["-c", &outer, "sh", program.to_str().unwrap(), &inner]);
     // In a group of its own, so a terminal of this test's is none that it is in front of.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -64,7 +71,7 @@ fn a_signal_that_is_ignored_at_the_start_stays_ignored() {
     let network = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
     eventually("a namespace", || network(&pid.to_string()) != network("self"));
     let line = format!(r#"trap '' HUP; exec "$1" --netns {pid} --ready-fd 1"#);
-    let mut command = Command::new("sh");
+    let mut command = shell();
     command.args(["-c", &line, "sh", gateway_program().to_str().unwrap()]);
     let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
