@@ -348,12 +348,17 @@ fn only_root_sends_the_credentials_of_others() {
             let thread = scope.spawn(|| {
                 if rustix::process::geteuid().is_root() {
                     let nobody = Uid::from_raw(65534);
-                    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                    // In a namespace of users that has no other there is nobody else to be.
+                    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok()?;
                 }
-                send()
+                Some(send())
             });
             thread.join().unwrap()
         });
+        let Some(refused) = refused else {
+            eprintln!("skipped: this namespace of users has no user 65534");
+            return;
+        };
         assert_eq!(refused.0.unwrap_err().raw_os_error(), Some(Errno::PERM.raw_os_error()));
         assert!(!refused.1, "they are still there");
     });
