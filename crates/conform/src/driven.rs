@@ -499,7 +499,7 @@ fn figures(info: &TcpInfo) -> Info {
     figures.push(("bytes_sent", carried.map_or(0, |carried| carried.bytes_sent)));
     let (snd, rcv) = info.wscale.unwrap_or((0, 0));
     figures.push(("wscales", u64::from(snd) << 4 | u64::from(rcv)));
-    figures.push(("options", options_of(info)));
+    figures.push(("tcpi_options", options_of(info)));
     // The kernel's is without the timestamps of each segment.
     figures.push(("advmss", u64::from(info.advmss) - if info.timestamps { TIMESTAMPS_LEN } else { 0 }));
     // The kernel counts segments.

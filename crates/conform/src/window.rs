@@ -235,13 +235,6 @@ mod tests {
     }
 
     #[test]
-    fn options_change_what_a_buffer_holds() {
-        let larger = format!("0 opt rcvbuf 100000\n{SCENARIO}").replace("0 listen", "1 listen");
-        assert!(found(SCENARIO, [(1001, 600), (2001, 600)]).is_some());
-        let _ = larger;
-    }
-
-    #[test]
     fn a_buffer_grows_with_what_has_come() {
         assert_eq!(growth(0).max(USUAL), USUAL);
         assert!(growth(5_000) < 2 * USUAL && growth(30_000) > 10 * USUAL);

@@ -381,7 +381,7 @@ fn figures(bytes: &[u8; sys::INFO_LEN]) -> Info {
         ("bytes_sent", long(200)),
         ("wscales", (byte(6) & 15) << 4 | byte(6) >> 4),
         // Without bits for other things than those that both sides have: timestamps, SACK, scaled windows, ECN, text of a SYN.
-        ("options", byte(5) & 0b10_1111),
+        ("tcpi_options", byte(5) & 0b10_1111),
         ("advmss", word(84)),
         ("unacked", (word(24) > 0).into()),
         // Without SACK, the kernel counts duplicates.

@@ -29,11 +29,12 @@ pub(super) fn update_of_the_window(pair: &Pair<'_>) -> Option<Then> {
 
 /// Whether as much was read so far as a quarter of the window that this announces.
 fn frees_a_quarter(pair: &Pair<'_>, update: &Segment) -> bool {
+    let mut inq = None;
     let read = pair.earlier.iter().filter_map(|record| match record.what {
         What::Returned(index, Ok(count)) => match pair.scenario.events.get(index)?.action {
             Action::Read(_) => Some(count),
-            // It returns what is left.
-            Action::ReadInq(most) => Some(most),
+            // The second of its records is how many are left.
+            Action::ReadInq(_) if inq.replace(index) != Some(index) => Some(count),
             _ => None,
         },
         _ => None,
