@@ -84,8 +84,8 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError>
     let plan = Plan::of(args, target).map_err(CommandError::Usage)?;
     let machine = Machine::read()?;
     let stored = stored(args, target, &machine);
-    // Made now: after the measurements it would be too late to learn that this cannot be done.
-    args.report.as_deref().map(file::create).transpose()?;
+    // After the measurements it would be too late to learn that this cannot be done. A run that is ended leaves an older page.
+    args.report.as_deref().map(file::check).transpose()?;
     let mut out = Output { json: args.json, file: stored.as_deref().map(file::create).transpose()? };
     out.say(&text::header(&machine, &plan))?;
     let counting = counting()?;

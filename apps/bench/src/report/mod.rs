@@ -53,8 +53,8 @@ impl Report {
     /// One of them cannot be made.
     pub fn new(machine: Machine, args: &BenchArgs) -> io::Result<Self> {
         let table = table::Table::under(machine.load, args.goals);
-        // Made now: after the measurements it would be too late to learn that this cannot be done.
-        args.report.as_deref().map(file::create).transpose()?;
+        // After the measurements it would be too late to learn that this cannot be done. A run that is ended leaves an older page.
+        args.report.as_deref().map(file::check).transpose()?;
         let page = args.report.clone().map(|path| Page { path, method: String::new(), rows: Vec::new() });
         Ok(Self {
             machine,
