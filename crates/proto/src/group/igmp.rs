@@ -41,14 +41,15 @@ const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
 
-/// Reads a message of a packet to `dst`. All have a TTL of 1 (RFC 3376 section 4). A sender behind routers can choose one of which 1 is left here, but they
-/// forward no packet to a group of the link, so a message to one host is refused, too.
+/// Reads a message of a packet to `dst`. All have a TTL of 1 (RFC 3376 section 4). A sender behind routers can choose one of which 1 is left here, so a
+/// message must be to 224.0.0.1, which they never forward, or to the group that it is about. A query about a group, which
+/// multicast routers may forward, does not change the version (section 7.2.1).
 ///
 /// # Errors
 /// See [`Refusal`].
 pub fn parse(dst: Ipv4Addr, ttl: u8, bytes: &[u8]) -> Result<Message, Refusal> {
     let packet = IgmpPacket::new_checked(bytes).map_err(|_| Refusal::Malformed)?;
-    if ttl != 1 || !dst.is_multicast() {
+    if ttl != 1 {
         return Err(Refusal::OffLink);
     }
     if !Sum::of(bytes).is_valid() {
@@ -56,14 +57,17 @@ pub fn parse(dst: Ipv4Addr, ttl: u8, bytes: &[u8]) -> Result<Message, Refusal> {
     }
     let kind = *bytes.first().ok_or(Refusal::Malformed)?;
     let (code, group) = (packet.max_resp_code(), packet.group_addr());
+    let is_for = |to: Ipv4Addr| if dst == to || dst == ALL_HOSTS { Ok(()) } else { Err(Refusal::OffLink) };
     match kind {
         QUERY => {
             let asked = (!group.is_unspecified()).then_some(IpAddr::V4(group));
             if asked.is_some_and(|group| !group.is_multicast()) {
                 return Err(Refusal::Group);
             }
+            is_for(if asked.is_some() { group } else { ALL_HOSTS })?;
             let (level, tenths) = match (bytes.len(), code) {
                 (12.., _) => (Level::Current, floating(u16::from(code), 8)),
+                (8, _) if asked.is_some() => (Level::Current, u32::from(code)),
                 (8, 0) => (Level::Oldest, V1_RESPONSE_TENTHS),
                 (8, _) => (Level::Older, u32::from(code)),
                 // RFC 3376 section 7.1: others are ignored.
@@ -73,7 +77,10 @@ pub fn parse(dst: Ipv4Addr, ttl: u8, bytes: &[u8]) -> Result<Message, Refusal> {
             let max_response = Duration::from_millis(100) * tenths;
             Ok(Message::Query(Query { level, group: asked, max_response, robustness }))
         }
-        REPORT_V1 | REPORT_V2 if group.is_multicast() => Ok(Message::Report(group.into())),
+        REPORT_V1 | REPORT_V2 if group.is_multicast() => {
+            is_for(group)?;
+            Ok(Message::Report(group.into()))
+        }
         REPORT_V1 | REPORT_V2 => Err(Refusal::Group),
         _ => Ok(Message::Other),
     }
@@ -83,6 +90,8 @@ pub fn parse(dst: Ipv4Addr, ttl: u8, bytes: &[u8]) -> Result<Message, Refusal> {
 const V1_RESPONSE_TENTHS: u32 = 100;
 /// Where version 3's reports go.
 const ROUTERS_V3: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
+/// The group of all hosts of the link.
+const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// The group of all routers.
 const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// Records of one report, so that it fits the smallest MTU.

@@ -180,8 +180,22 @@ fn igmp_queries_are_distinguished_by_length_and_code() {
 fn igmp_messages_from_behind_a_router_are_refused() {
     let query = v4_body(vec![0x11, 0, 0, 0, 0, 0, 0, 0]);
     let Ok(Message::Query(_)) = igmp::parse(ALL_HOSTS, 1, &query) else { panic!("it is a query") };
-    for (dst, ttl) in [(ALL_HOSTS, 0), (ALL_HOSTS, 2), (ALL_HOSTS, 64), (Ipv4Addr::new(10, 0, 0, 1), 1)] {
+    let (host, group) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(239, 1, 2, 3));
+    for (dst, ttl) in [(ALL_HOSTS, 0), (ALL_HOSTS, 2), (ALL_HOSTS, 64), (host, 1), (group, 1)] {
         assert_eq!(igmp::parse(dst, ttl, &query), Err(igmp::Refusal::OffLink), "{dst} {ttl}");
+    }
+    // About a group: only to that group, and in no older version from then on.
+    for kind in [0x11, 0x12, 0x16] {
+        let message = v4_body(vec![kind, 0, 0, 0, 239, 1, 2, 3]);
+        for dst in [host, Ipv4Addr::new(239, 1, 2, 4)] {
+            assert_eq!(igmp::parse(dst, 1, &message), Err(igmp::Refusal::OffLink), "{kind} {dst}");
+        }
+        match igmp::parse(group, 1, &message) {
+            Ok(Message::Query(query)) => {
+                assert_eq!((query.level, query.group), (Level::Current, Some(GROUP)))
+            }
+            read => assert_eq!(read, Ok(Message::Report(GROUP))),
+        }
     }
 }
 
