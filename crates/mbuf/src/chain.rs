@@ -87,7 +87,7 @@ impl Chain {
     }
 
     /// Appends all of another chain to one that may become long and wait. Of its views, those of fewer than `small_len` bytes are copied into
-    /// the room behind the last view, or into a new cluster of their size: so many of them hold little more memory than their bytes. Those
+    /// the room behind the last view, if nobody else views its cluster, or into a new cluster of their size: so many of them hold little more memory than their bytes. Those
     /// that begin the chain, continue the view before them in its cluster, or are met at the pool's cap, are appended as they are. Clusters
     /// that are not needed any more go to `freed`, as in [`Chain::take_into_releasing`].
     ///
@@ -108,7 +108,9 @@ impl Chain {
 
     /// Appends a copy of `mbuf`. False if the pool has no room for the part that is left in it.
     fn copy_in(&mut self, mbuf: &mut Mbuf, pool: &Pool) -> bool {
-        let taken = self.links.edit_back(|back| back.try_extend(mbuf)).unwrap_or(0);
+        // Not into one that others view: a driver may still have its next frames written there.
+        let extend = |back: &mut Mbuf| if back.is_alone() { back.try_extend(mbuf) } else { 0 };
+        let taken = self.links.edit_back(extend).unwrap_or(0);
         mbuf.trim_front(taken);
         if mbuf.is_empty() {
             return true;

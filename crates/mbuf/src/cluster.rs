@@ -155,6 +155,13 @@ impl Cluster {
         true
     }
 
+    /// Whether the caller's view is the only one. It stays so until the caller makes another; where it is not, it may be so by now.
+    #[inline]
+    pub(crate) fn is_viewed_once(&self) -> bool {
+        // Relaxed: nothing is touched for it.
+        self.refs.load(Ordering::Relaxed) == 1
+    }
+
     /// Reserves up to `want` bytes of data from `end` on, if `end` is the fill mark. Returns how many
     /// were reserved: they are the caller's to write, once. The caller holds a view.
     #[inline]

@@ -179,6 +179,12 @@ impl Mbuf {
         taken
     }
 
+    /// Whether no other view of the cluster was there a moment ago.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.header().is_viewed_once()
+    }
+
     /// Where the cluster's data would go on behind the view.
     #[inline]
     pub(crate) fn data_behind(&self) -> *mut u8 {

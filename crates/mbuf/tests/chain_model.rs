@@ -341,6 +341,21 @@ fn gathered_pieces_fill_clusters_and_long_ones_keep_theirs() {
     assert_eq!(whole, [&[1; 1000][..], &[2; 512], &[3; 20_000]].concat());
 }
 
+/// A driver writes its frames one behind the other into a cluster, and has a view of its own there.
+#[test]
+fn gathered_pieces_leave_the_room_in_a_cluster_that_others_view() {
+    let pool = pool();
+    let mut driver = pool.alloc(65_536).unwrap();
+    assert_eq!(driver.try_extend(&[1; 5000]), 5000);
+    let (mut chain, mut freed) = (Chain::from(driver.slice(..)), Freed::new());
+    for _ in 0..100 {
+        chain.gather(pool.copy_in(&[2]).unwrap(), 512, &pool, &mut freed);
+    }
+    assert_eq!((chain.len(), chain.mbuf_count()), (5100, 2));
+    assert_eq!(driver.try_extend(&[3; 60_000]), 60_000, "the driver's room");
+    assert_eq!(chain.iter().flatten().filter(|byte| **byte == 2).count(), 100);
+}
+
 #[test]
 fn at_the_cap_gathered_pieces_keep_their_clusters() {
     let pool = Pool::new(PoolConfig { memory_max: 0, ..PoolConfig::default() });
