@@ -534,3 +534,20 @@ fn a_call_is_made_when_the_drivers_clock_says_if_the_stack_has_it() {
         assert_eq!(host.turn().len(), syns, "with the clock: {has_clock}");
     }
 }
+
+/// As on Linux, where such a write tells whether the handshake is over.
+#[test]
+fn a_write_of_nothing_during_the_handshake_would_block() {
+    let mut host = Host::new();
+    let mut socket = TcpSocket::new_v4(&host.stack);
+    socket.set_nonblocking(true);
+    let mut stream = socket.connect(format!("{}:9", THEIRS[0]).parse().unwrap()).unwrap();
+    assert_eq!(host.turn().len(), 1, "the SYN");
+    for _ in 0..2 {
+        assert_eq!(stream.write(b"").unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    }
+    // One that blocks waits for the end of the connect.
+    stream.set_nonblocking(false).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+    assert_eq!(stream.write(b"").unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}

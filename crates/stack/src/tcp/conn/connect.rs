@@ -10,7 +10,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::outbox::Context;
 use super::sockbuf::Buffers;
-use super::user::wait;
+use super::user::{Refusal, check, wait};
 use super::{Conn, contain};
 use crate::rt::blocking::Timeout;
 use crate::rt::counter;
@@ -28,6 +28,29 @@ pub(crate) fn start(core: &Core, conn: &Arc<Conn>) {
         Context::run(core, |cx| Chosen::connect(cx, conn, may_sleep));
         Ok(())
     });
+}
+
+/// A write of nothing fails or waits where any write would, but for a full buffer, and sends a SYN that waits for a write, without text.
+#[cold]
+pub(super) fn send_nothing(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::Result<()> {
+    let is_deferred = loop {
+        let mut so = conn.so.lock();
+        if let Err(Refusal::Failed(error)) = check(conn, &so, false) {
+            return Err(error);
+        }
+        if so.snd.takes_bytes() {
+            so.pcb.hold_syn(false);
+            break std::mem::take(&mut so.snd.defers_syn);
+        }
+        let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
+        let ticket = blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu));
+        drop(so);
+        wait(core, conn, conn.writers(), ticket, timeout)?;
+    };
+    if is_deferred {
+        start(core, conn);
+    }
+    Ok(())
 }
 
 /// Waits until the handshake is over, well or not.

@@ -47,23 +47,6 @@ pub(crate) fn send(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Re
     send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
-/// A write of nothing fails where any write would, and sends a SYN that waits for a write, without text.
-#[cold]
-fn send_nothing(core: &Core, conn: &Arc<Conn>) -> io::Result<()> {
-    let is_deferred = {
-        let mut so = conn.so.lock();
-        if let Err(Refusal::Failed(error)) = check(conn, &so, false) {
-            return Err(error);
-        }
-        so.pcb.hold_syn(false);
-        std::mem::take(&mut so.snd.defers_syn)
-    };
-    if is_deferred {
-        connect::start(core, conn);
-    }
-    Ok(())
-}
-
 /// [`send`] of data in packet memory: not copied. The bytes taken are gone from `chain`.
 pub(crate) fn send_chain(
     core: &Core,
@@ -144,7 +127,7 @@ fn send_rest<S: Source>(
     let mut timeout = Timeout::of(&conn.options.write_timeout);
     let (wanted, mut earlier) = (rest.source.len(), None);
     if wanted == 0 {
-        send_nothing(core, conn)?;
+        connect::send_nothing(core, conn, &mut timeout)?;
     }
     while rest.source.len() > 0 {
         let before = rest.source.len();
@@ -398,7 +381,7 @@ fn refuse(core: &Core, so: &mut Socket) {
 }
 
 /// Whether the connection can take bytes at all.
-fn check(conn: &Conn, so: &Buffers, is_begun: bool) -> Result<(), Refusal> {
+pub(super) fn check(conn: &Conn, so: &Buffers, is_begun: bool) -> Result<(), Refusal> {
     // The pending error is for a call that can report it.
     if !is_begun && let Some(error) = conn.take_error() {
         return Err(Refusal::Failed(error.into()));

@@ -20,7 +20,7 @@
 //! gone, the listener closed or the name taken meanwhile, and then acts as on a SYN that comes now. So does a yes where the SYN would now go to another
 //! listener (one that is bound to the port in place of the closed one, a more specific one, another one of an SO_REUSEPORT group): that listener's
 //! application is asked, if it wants to be, and the value that comes with the yes is dropped. A SYN cookie is the yes of one listener, too: the last segment of
-//! its handshake is answered by a reset where it would now go to another one, or to one that has got its hook since.
+//! its handshake is answered by a reset where it would now go to another one, or to one that has got or lost its hook since.
 //!
 //! Rank: `undecided` and `hook` are leaves; the hook is called with no lock in hand, like a task's waker.
 //! Does not depend on handshakes. Tests: `tests/tcp/admission.rs`.
