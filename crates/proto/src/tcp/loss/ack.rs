@@ -356,16 +356,13 @@ impl<P: Payload> Pcb<P> {
         let Some((latest, patience)) = loss.rack.patience(repairing, self.rtt.srtt_us()) else {
             return Detection::NOTHING;
         };
-        let found = loss.records.detect(latest, patience, now);
+        let undone = (loss.repeated_until, loss.undone_at(now));
+        let found = loss.records.detect(latest, patience, undone, now);
         if found.due != NEVER {
             let due = after_us(found.due, REORDERING_SLACK_US);
             loss.reorder_at = due.min(after_us(now, self.rtt.rto_us(self.tuning.rto_max_us)));
         }
-        if found.lost > 0 && loss.twice_count > 0 {
-            // A probe marked lost is no longer in flight.
-            let undone_at = loss.undone_at(now);
-            loss.twice_count = loss.records.repeated_up_to(loss.twice_count, loss.repeated_until, undone_at);
-        }
+        loss.twice_count = loss.twice_count.saturating_sub(found.lost_twice);
         loss.rate.on_lost(found.lost);
         found
     }

@@ -222,6 +222,9 @@ impl<P: Payload> Pcb<P> {
         }
         if keeps {
             loss.records.lose_longer_than(size);
+            // What it marks lost is no longer in flight.
+            let (until, at) = (loss.repeated_until, loss.undone_at(now));
+            loss.twice_count = loss.twice_count.min(loss.records.repeated_count(until, at));
         }
         // Queued text may now be a full segment; a report is no occasion to look for that.
         loss.is_only_repair = true;

@@ -32,7 +32,7 @@ use crate::time::Instant;
 use super::super::timers::{after_us, since_us};
 pub(in crate::tcp) use record::{Fate, Record, Sent};
 pub(in crate::tcp) use segments::Counts;
-pub(in crate::tcp) use waiting::{Detection, Patience};
+pub(in crate::tcp) use waiting::{Bounds, Detection, Patience};
 
 /// A range that was retransmitted.
 #[derive(Clone, Copy, Debug)]
@@ -227,10 +227,11 @@ impl Records {
         self.join_sacked(from, to);
     }
 
-    /// Data that was sent before `latest` and has been in flight for longer than `patience` is lost (RFC 8985 section 6.2 step 5).
-    pub fn detect(&mut self, latest: Sent, patience: Patience, now: Instant) -> Detection {
+    /// Data that was sent before `latest` and has been in flight for longer than `patience` is lost (RFC 8985 section 6.2 step 5). `undone`: what an
+    /// undone repair has retransmitted.
+    pub fn detect(&mut self, latest: Sent, patience: Patience, undone: Bounds, now: Instant) -> Detection {
         let mut found = Detection::NOTHING;
-        self.detect_repeats(latest, patience, now, &mut found);
+        self.detect_repeats((latest, undone), patience, now, &mut found);
         let mut at = self.find(self.edge);
         let mut run = at;
         while let Some(record) = self.list.get(at).copied() {

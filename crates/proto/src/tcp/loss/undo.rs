@@ -138,7 +138,7 @@ impl<P: Payload> Pcb<P> {
             loss.rack.on_late(self.snd_una - report.acked, self.snd_una, self.mss.into());
         }
         // While a retransmission is in flight, nothing is undone or judged, and only new data is sent.
-        loss.holds_repairs = is_late && loss.records.repeated_up_to(1, loss.repeated_until, now) > 0;
+        loss.holds_repairs = is_late && loss.records.has_repeated(loss.repeated_until, now);
         loss.repeats_one = false;
         if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {
             self.undo(loss, sign, now);

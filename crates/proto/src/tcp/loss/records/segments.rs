@@ -105,20 +105,12 @@ impl Records {
         self.list.iter().filter(|record| is_repeat(record, until, at)).map(|record| record.count).sum()
     }
 
-    /// The same, but at most `most`: ends there. Of many records, the first [`LOOKED_AT_MAX`] count.
-    pub fn repeated_up_to(&mut self, most: u32, until: SeqNum, at: Instant) -> u32 {
-        let (mut count, mut visited) = (0, 0);
-        for record in self.list.iter().take(LOOKED_AT_MAX) {
-            visited += 1;
-            if is_repeat(record, until, at) {
-                count += record.count;
-            }
-            if count >= most {
-                break;
-            }
-        }
-        self.step(visited);
-        count.min(most)
+    /// Whether there are any; of many records, the first [`LOOKED_AT_MAX`] are visited.
+    pub fn has_repeated(&mut self, until: SeqNum, at: Instant) -> bool {
+        let looked_at = self.list.len().min(LOOKED_AT_MAX);
+        let found = self.list.iter().take(looked_at).position(|record| is_repeat(record, until, at));
+        self.step(found.unwrap_or(looked_at) as u64);
+        found.is_some()
     }
 
     /// Number of segments from `seq` on, where new data was sent; of many records, the last [`LOOKED_AT_MAX`] count.
@@ -304,7 +296,7 @@ impl Records {
 }
 
 /// Whether `record` was retransmitted before `at`, nothing is known about it, and it ends by `until`.
-fn is_repeat(record: &Record, until: SeqNum, at: Instant) -> bool {
+pub(super) fn is_repeat(record: &Record, until: SeqNum, at: Instant) -> bool {
     let is_out = record.repeated && record.fate == Fate::Flying;
     is_out && record.sent_at < at && !record.end.after(until)
 }

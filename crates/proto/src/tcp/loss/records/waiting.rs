@@ -10,6 +10,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::super::super::timers::{NEVER, after_us};
+use super::segments::is_repeat;
 use super::{Fate, Record, Records, Repeat, Sent};
 
 /// Result of looking for losses.
@@ -19,12 +20,17 @@ pub(in crate::tcp) struct Detection {
     pub lost: u32,
     /// The end of the first of them that had been retransmitted.
     pub lost_again: Option<SeqNum>,
+    /// Segments of them that an undone repair had retransmitted.
+    pub lost_twice: u32,
     /// When the last record that the timer waits for will be lost, if nothing is heard of it; [`NEVER`] if it waits for
     /// none.
     pub due: Instant,
     /// The snapshot of the last lost record (`rate.rs`).
     pub snapshot: Option<u32>,
 }
+
+/// Retransmissions that end at the number at most and were sent before the time.
+pub(in crate::tcp) type Bounds = (SeqNum, Instant);
 
 /// How long data sent before the latest arrival may be in flight.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +65,7 @@ const REPEATS_LOOKED_AT_MAX: usize = 16;
 
 impl Detection {
     /// Nothing was found, and the timer waits for nothing.
-    pub const NOTHING: Self = Self { lost: 0, lost_again: None, due: NEVER, snapshot: None };
+    pub const NOTHING: Self = Self { lost: 0, lost_again: None, lost_twice: 0, due: NEVER, snapshot: None };
 
     /// The timer waits until `due`.
     pub(super) fn wait_until(&mut self, due: Instant) {
@@ -82,7 +88,7 @@ impl Records {
     /// Repetitions that are lost again.
     pub(super) fn detect_repeats(
         &mut self,
-        latest: Sent,
+        (latest, undone): (Sent, Bounds),
         patience: Patience,
         now: Instant,
         found: &mut Detection,
@@ -108,6 +114,7 @@ impl Records {
                 // A range that was retransmitted since then has its own entry.
                 if record.fate == Fate::Flying && record.repeated && record.sent_at <= repeat.sent_at {
                     found.snapshot = Some(record.snapshot);
+                    found.lost_twice += if is_repeat(&record, undone.0, undone.1) { record.count } else { 0 };
                     found.lost_again = Some(found.lost_again.map_or(record.end, |end| end.min(record.end)));
                     found.lost += self.lose(at);
                 }
@@ -172,6 +179,14 @@ impl Records {
 }
 
 #[cfg(test)]
+impl Records {
+    /// [`Records::detect`] where no repair was undone.
+    pub(super) fn detected(&mut self, latest: Sent, patience: Patience, now: Instant) -> Detection {
+        self.detect(latest, patience, (latest.end, Instant::ZERO), now)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -207,7 +222,7 @@ mod tests {
             let latest = Sent { at: at(latest), end: seq(1100), repeated: latest > 0 };
             let patience = Patience { wait_us: 50, timed: seq(timed) };
             assert_eq!(
-                records.detect(latest, patience, at(now)).lost,
+                records.detected(latest, patience, at(now)).lost,
                 lost,
                 "{is_write} {timed} {now} {latest:?}"
             );

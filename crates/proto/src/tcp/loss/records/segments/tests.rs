@@ -122,7 +122,7 @@ fn lost_records_that_left_at_different_times_keep_those() {
         }
         records.sack(seq(300), seq(400), |_| {});
         let latest = Sent { at: at(9), end: seq(400), repeated: false };
-        assert_eq!(records.detect(latest, wait(0), at(20)).lost, 300);
+        assert_eq!(records.detected(latest, wait(0), at(20)).lost, 300);
         let mut told = Vec::new();
         records.sack(seq(200), seq(300), |record: &Record| told.push(record.sent_since()));
         assert_eq!(told, [at(since)]);
@@ -159,7 +159,7 @@ fn what_was_sent_again_is_judged_anew_where_its_loss_was_a_mistake() {
     let order: Vec<_> = records.repeats.iter().map(|repeat| (repeat.start, repeat.sent_at)).collect();
     assert_eq!(order, [(seq(100), at(10)), (seq(0), at(12))], "in order of time");
     let latest = super::super::Sent { at: at(11), end: seq(300), repeated: true };
-    let found = records.detect(latest, wait(5), at(20));
+    let found = records.detected(latest, wait(5), at(20));
     assert!(records.is_lost_at(seq(100)) && !records.is_lost_at(seq(0)));
     assert_eq!(found.lost_again, Some(seq(200)));
 }
@@ -296,4 +296,35 @@ fn a_fin_goes_again_with_text_that_leaves_room() {
         Some(seq(100)),
         "the text fills a segment"
     );
+}
+
+#[test]
+fn what_an_undone_repair_has_sent_again_is_told_when_it_is_lost() {
+    const COUNT: u32 = 400;
+    let mut records = Records::new(seq(0));
+    for i in 0..=COUNT {
+        records.sent(seq(100 * i), seq(100 * i + 100), at(u64::from(i)), 0);
+    }
+    let end = 100 * COUNT;
+    records.sack(seq(end), seq(end + 100), |_| {});
+    let _ = records.detected(
+        Sent { at: at(u64::from(COUNT)), end: seq(end + 100), repeated: false },
+        wait(0),
+        at(500),
+    );
+    for i in 0..COUNT {
+        records.sent(seq(100 * i), seq(100 * i + 100), at(1_000 + u64::from(i)), 0);
+    }
+    let undone = (seq(end), at(2_000));
+    records.unlose();
+    assert_eq!(records.repeated_count(undone.0, undone.1), COUNT);
+    let again = |records: &mut Records, last: u32, undone| {
+        let latest = Sent { at: at(1_000 + u64::from(last)), end: seq(100 * last), repeated: true };
+        records.detect(latest, wait(0), undone, at(3_000)).lost_twice
+    };
+    assert_eq!(again(&mut records, 10, undone), 10);
+    assert_eq!(records.repeated_count(undone.0, undone.1), COUNT - 10);
+    // Sent again after the undo, or behind what the repair has sent again.
+    assert_eq!(again(&mut records, 20, (seq(end), at(1_015))), 5);
+    assert_eq!(again(&mut records, 30, (seq(2_500), at(2_000))), 5);
 }
