@@ -13,7 +13,8 @@
 //! Bounds, whatever a peer sends. A block that would cut a record counts only for whole records if there are already two records for each segment in flight
 //! (but at least [`SPLIT_MIN`] and at most [`RECORDS_MAX`]), or if more than [`MOVED_MAX`] others would have to move for it. At most as many move to join
 //! records, unless [`RUN_MIN`] are joined. New data joins the last record once there are [`RECORDS_MAX`]. Only at a timeout, an undo, and where a repair begins or
-//! ends does a loop visit every record; the report of a duplicate visits those of its range only if it counts, which no more do than something was retransmitted.
+//! ends does a loop visit every record (a peer that echoes old times can have a repair end and another begin with each segment that we retransmit, and no more
+//! often); the report of a duplicate visits those of its range only if it counts, which no more do than something was retransmitted.
 //! A block is found by bisection and moves only records whose fate it changes. Of the data that may be lost, only the part not judged yet is
 //! visited (`edge` for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time, for the others). It does not depend on
 //! clocks, windows or why something is repeated. Invariants: `sacked` and `lost` are the bytes of that fate. Tests: `loss/records/tests.rs`.

@@ -250,6 +250,8 @@ impl Records {
 
     /// Retransmissions are also judged anew, by the times at which they were sent: a timeout had marked them lost.
     pub(super) fn note_repeats_anew(&mut self) {
+        // Twice: the caller has visited all, too.
+        self.step(2 * self.list.len() as u64);
         let repeat =
             |record: &Record| Repeat { start: record.start, end: record.end, sent_at: record.sent_at };
         self.repeats = self.repeats().map(repeat).collect();
