@@ -336,7 +336,7 @@ impl<P: Payload> Pcb<P> {
         if had_option == 0 && len > 0 {
             self.on_longer_options(len);
         }
-        if marked > 0 {
+        if marked > 0 && self.snd_una != self.snd_max {
             self.answer_mark(ack, now);
         }
     }
@@ -367,16 +367,26 @@ impl<P: Payload> Pcb<P> {
 
     /// An acceptable acknowledgment has arrived; if it echoes a mark that was not answered yet, the window is reduced.
     pub(super) fn take_echo(&mut self, flags: Flags, ack: SeqNum, now: Instant) {
-        if self.ecn.mode == Mode::Classic && flags.has(Flags::ECE) && ack.at_or_after(self.snd_una) {
+        if self.snd_una != self.snd_max && self.is_echo(flags, ack) {
             self.answer_mark(ack, now);
         }
     }
 
+    /// The same while nothing is in flight. Then an echo counts only beside the report of a duplicate (`tcp_ack`), which tells that what was marked has
+    /// arrived twice.
+    #[cold]
+    pub(super) fn take_echo_of_a_duplicate(&mut self, flags: Flags, ack: SeqNum, now: Instant) {
+        if self.is_echo(flags, ack) {
+            self.answer_mark(ack, now);
+        }
+    }
+
+    fn is_echo(&self, flags: Flags, ack: SeqNum) -> bool {
+        self.ecn.mode == Mode::Classic && flags.has(Flags::ECE) && ack.at_or_after(self.snd_una)
+    }
+
     /// `ack` reports a mark: the window is reduced, unless it already was in this round trip.
     fn answer_mark(&mut self, ack: SeqNum, now: Instant) {
-        if self.snd_una == self.snd_max {
-            return;
-        }
         let is_open = self.recovery.phase() == Phase::Open;
         if !is_open {
             self.note_mark_in_a_repair();

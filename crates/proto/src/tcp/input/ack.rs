@@ -361,6 +361,9 @@ impl<P: Payload> Pcb<P> {
         {
             report.is_duplicate = bare;
             report.is_old = is_old;
+            if flight == 0 && report.dsack.is_some() {
+                self.take_echo_of_a_duplicate(seg.flags, seg.header.ack, now);
+            }
             // Data reported by a block has made its round trip as any other.
             self.measure_report(&report, options.timestamps, now);
             self.after_report(&report, options.timestamps, now);

@@ -51,7 +51,7 @@ pub(in crate::tcp) struct Report {
     /// They include something that was sent once, before the timeout (F-RTO).
     pub(super) original: bool,
     /// The peer received a repetition, or a probe, for the second time.
-    pub(super) dsack: Option<SackBlock>,
+    pub dsack: Option<SackBlock>,
     /// What `dsack` reports was in flight and had been sent once, so the network duplicated it.
     pub(super) was_sent_once: bool,
     /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it.
