@@ -73,7 +73,7 @@ pub(super) fn largest_timeouts(pair: &Pair<'_>) -> Vec<Duration> {
 /// Whether the stack's timeout, of which no probe is left, repeats the first segment sooner: the kernel then counts the
 /// longer timeout from when that was sent.
 fn is_sooner_by_the_largest_timeout(pair: &Pair<'_>) -> bool {
-    let bound = settings::stack(&pair.scenario.settings).tcp.rto_max;
+    let Some(bound) = largest_timeouts(pair).last().copied() else { return false };
     let Some(Record { at, what: What::Sent(Packet::Tcp(again)) }) = pair.stack else { return false };
     let info = pair.earlier.iter().rev().find_map(|record| match &record.what {
         What::State(_, State { info: Some(info), .. }) => Some(info),
@@ -83,9 +83,11 @@ fn is_sooner_by_the_largest_timeout(pair: &Pair<'_>) -> bool {
         .earlier
         .iter()
         .find(|record| record.segment().is_some_and(|text| text.seq == again.seq && text.len > 0));
-    let is_due = sent.is_some_and(|sent| at.abs_diff(sent.at + bound) < granularity(bound) + SLACK);
-    let waits = pair.kernel.is_none_or(|kernel| kernel.at > *at);
-    waits && is_due && info.is_some_and(|info| info.rto > bound) && pair.times_sent(again.seq) == 1
+    let (Some(sent), Some(longer)) = (sent, info.map(|info| info.rto)) else { return false };
+    let is_over = *at + SLACK >= sent.at + bound;
+    let end = sent.at + longer + granularity(longer) + SLACK;
+    let waits = pair.kernel.is_none_or(|kernel| kernel.at > *at && kernel.at < end);
+    waits && is_over && longer > bound && pair.times_sent(again.seq) == 1
 }
 
 /// Whether the kernel waits twice as long as the largest timeout was, or twice as long again, since that has become larger.
