@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -152,6 +152,16 @@ fn the_command_gets_no_socket_of_the_hosts_network_and_does_not_type() {
         let said = String::from_utf8_lossy(&said.stderr);
         assert!(said.contains("descriptor 0 is a socket of the host's network"), "{said}");
     }
+    let named = temporary("inherited");
+    let listening = OwnedFd::from(UnixListener::bind(&named).unwrap());
+    for socket in [UnixDatagram::pair().unwrap().0.into(), UnixDatagram::unbound().unwrap().into(), listening]
+    {
+        let said = runs(OwnedFd::into(socket));
+        assert!(!said.status.success());
+        let said = String::from_utf8_lossy(&said.stderr);
+        assert!(said.contains("descriptor 0 is a UNIX socket that is no connected stream"), "{said}");
+    }
+    fs::remove_file(named).unwrap();
     let ran = runs(OwnedFd::from(UnixStream::pair().unwrap().0).into());
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     assert_eq!(ran.stdout.split(|byte| *byte == b'\n').count(), 3, "both lines");
