@@ -17,7 +17,7 @@
 //! Does not depend on flows. Tests: below; `tests/gateway/truth.rs`.
 
 use std::cell::Cell;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,6 +29,9 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, Ready};
 
 use crate::readiness::register;
+
+/// Reads of what nobody takes: the peer may send without end.
+const DISCARDS_MAX: usize = 256;
 
 /// A connected or connecting socket of the host.
 pub struct HostStream {
@@ -91,6 +94,15 @@ impl HostStream {
     /// `WouldBlock`; the system's.
     pub fn try_write_urgent(&self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.try_io(Interest::WRITABLE, |socket| SockRef::from(socket).send_out_of_band(bytes))
+    }
+
+    /// Reads what has come and forgets it, before the socket is closed: the kernel resets one that is closed with bytes unread, and what it had still to send is lost.
+    pub fn discard(&self, buffer: &mut [u8]) {
+        for _ in 0..DISCARDS_MAX {
+            if !self.get_ref().read(buffer).is_ok_and(|len| len > 0) {
+                return;
+            }
+        }
     }
 }
 

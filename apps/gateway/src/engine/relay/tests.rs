@@ -140,6 +140,35 @@ fn resets_after(what: impl AsyncFn(&Ends), kind: ErrorKind) {
 }
 
 #[test]
+fn a_relay_that_is_dropped_leaves_the_far_end_all_that_ended() {
+    let bytes = vec![7; 1 << 20];
+    alone(async || {
+        let (Ends { client, server, flows }, relay) = ends();
+        let relay = tokio::task::spawn_local(relay);
+        write_until_full(&server, &vec![8; 8 << 20]).await;
+        SockRef::from(&server).set_recv_buffer_size(8 << 10).unwrap();
+        write_until_full(&client, &bytes).await;
+        client.shutdown(Shutdown::Write).unwrap();
+        let end = async {
+            while flows.under_way().open > 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, end).await.expect("the host's kernel has everything");
+        relay.abort();
+        assert!(relay.await.unwrap_err().is_cancelled());
+        let mut got = Vec::new();
+        let reading = async {
+            while is_empty(&(&server).read_to_end(&mut got)) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, reading).await.unwrap();
+        assert!(got == bytes, "{} bytes", got.len());
+    });
+}
+
+#[test]
 fn a_clients_reset_passes_while_the_server_does_not_read() {
     let what = async |ends: &Ends| write_until_full(&ends.client, &vec![7; 64 << 20]).await;
     resets_after(what, ErrorKind::ConnectionReset);
