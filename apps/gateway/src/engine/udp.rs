@@ -22,6 +22,7 @@ use tokio::net::UdpSocket;
 use tokio::task::yield_now;
 
 use super::credit::Begun;
+use super::queues::Owned;
 use super::runs::{Run, Sender, Together};
 use super::{Cx, scratch, task};
 use crate::args::UDP_IDLE;
@@ -64,10 +65,16 @@ async fn accept(cx: Rc<Cx>, listener: UdpFlowListener) {
 async fn begin(cx: &Rc<Cx>, inner: UdpFlow, from: SocketAddr) {
     // A flow that has ended already.
     let Ok(to) = inner.local_addr() else { return };
+    // Before the rules: what is another loop's was permitted there, or answers a client of a published port.
+    let Ok(owned) = cx.own(Protocol::Udp, (from, to)) else {
+        let cx = Rc::clone(cx);
+        task(async move { hand_over(&cx, &inner, (from, to)).await });
+        return;
+    };
     match cx.shared.policy.decide(to) {
         Ok(target) if cx.shared.upstream.carries_datagrams() => {
             let begun = cx.credits.datagrams.begin().await;
-            task(run(Rc::clone(cx), inner, (from, to, target.addr()), begun));
+            task(run(Rc::clone(cx), inner, (from, to, target.addr()), (owned, begun)));
         }
         Ok(target) => refuse(cx, inner, (from, to), target.addr()),
         Err(onward) => refuse(cx, inner, (from, to), onward),
@@ -78,12 +85,8 @@ async fn run(
     cx: Rc<Cx>,
     inner: UdpFlow,
     (from, to, target): (SocketAddr, SocketAddr, SocketAddr),
-    begun: Begun,
+    (owned, begun): (Option<Owned>, Begun),
 ) {
-    let Ok(owned) = cx.own(Protocol::Udp, (from, to)) else {
-        begun.answered();
-        return hand_over(&cx, &inner, (from, to)).await;
-    };
     let Some(mut flow) = cx.shared.flows.begin(Protocol::Udp, (from, to), target) else { return };
     flow.owned = owned;
     let outer = match onward(target) {
