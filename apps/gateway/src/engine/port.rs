@@ -263,6 +263,8 @@ impl Reading {
             return true;
         }
         if self.again_at.is_none_or(|at| at <= now) {
+            // What it waits at is of neither number until that is done.
+            self.in_use = 0;
             match self.wait_at_those_of(in_use) {
                 Ok(()) => (self.in_use, self.again_at) = (in_use, None),
                 Err(error) => {
