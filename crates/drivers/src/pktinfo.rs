@@ -36,8 +36,9 @@ pub fn set_recv_pktinfo(socket: impl AsFd) -> io::Result<()> {
         // SAFETY: the kernel reads `len` bytes at `place`, which are those of a live `int`.
         checked(unsafe { libc::setsockopt(fd, level, option, place, len) } as isize).map(drop)
     };
-    // A socket of IPv6 tells it of IPv4, too; one of IPv4 has no options of IPv6.
-    set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO).or_else(|_| set(libc::IPPROTO_IP, libc::IP_PKTINFO))
+    // A socket of IPv6 tells it of IPv4, too, and only by IPv4's option the host's address where a datagram went to all hosts; one of IPv4 has no options of IPv6.
+    let (v6, v4) = (set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO), set(libc::IPPROTO_IP, libc::IP_PKTINFO));
+    v6.or(v4)
 }
 
 /// Receives a datagram into `room`: its length, its sender, and the host's address that it was sent to, if the socket tells that ([`set_recv_pktinfo`]) and it is one to answer from. IPv4
@@ -54,7 +55,12 @@ pub fn recv_at(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, SocketA
     // C libraries do not agree on its type.
     let controls_len: usize = message.msg_controllen as _;
     let from = read_name(&name.0).ok_or(io::ErrorKind::InvalidData)?;
-    Ok((len, from, read_control(&control.0[..controls_len.min(CONTROL_MAX)])))
+    let at = read_control(&control.0[..controls_len.min(CONTROL_MAX)]);
+    let shown = |at| match at {
+        IpAddr::V4(at) if from.is_ipv6() => at.to_ipv6_mapped().into(),
+        _ => at,
+    };
+    Ok((len, from, at.map(shown)))
 }
 
 /// Sends a datagram from the host's address `from`, or from any. Returns how many bytes were sent. Blocks if the socket does.
@@ -128,10 +134,12 @@ fn write_name(name: &mut [u8; NAME_MAX], addr: SocketAddr) -> usize {
     }
 }
 
-/// The address in the first of these control messages that has one.
+/// The host's address in these control messages, by IPv4's if there is one.
 fn read_control(mut control: &[u8]) -> Option<IpAddr> {
+    let mut found = None;
     loop {
-        let len = usize::from_ne_bytes(at(control, 0)?);
+        let Some(len) = at(control, 0) else { return found };
+        let len = usize::from_ne_bytes(len);
         let level = c_int::from_ne_bytes(at(control, size_of::<usize>())?);
         let kind = c_int::from_ne_bytes(at(control, size_of::<usize>() + size_of::<c_int>())?);
         let data = control.get(HEADER..len)?;
@@ -140,10 +148,11 @@ fn read_control(mut control: &[u8]) -> Option<IpAddr> {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => return Some(IpAddr::from(at::<4>(data, 4)?)),
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                 let addr = Ipv6Addr::from(at::<16>(data, 0)?);
-                return Some(addr.into()).filter(|_| !addr.to_canonical().is_multicast());
+                found = Some(addr.into()).filter(|_| !addr.to_canonical().is_multicast());
             }
-            _ => control = control.get(len.next_multiple_of(size_of::<usize>())..)?,
+            _ => {}
         }
+        control = control.get(len.next_multiple_of(size_of::<usize>())..).unwrap_or_default();
     }
 }
 
@@ -189,6 +198,24 @@ mod tests {
             assert_eq!(send_from(&server, b"from there", from, at).unwrap(), 10);
             client.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
             assert_eq!(client.recv(&mut [0; 99]).unwrap(), 10, "a connected client takes it");
+        }
+    }
+
+    #[test]
+    fn a_datagram_to_all_hosts_is_answered_from_an_address_of_this_host() {
+        for listen in ["0.0.0.0:0", "[::]:0"] {
+            let Ok(server) = UdpSocket::bind(listen) else { continue };
+            set_recv_pktinfo(&server).unwrap();
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            client.set_broadcast(true).unwrap();
+            client.send_to(b"?", ("127.255.255.255", server.local_addr().unwrap().port())).unwrap();
+            server.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+            let (_, from, at) = recv_at(&server, &mut [0; 9]).unwrap();
+            assert_eq!(
+                at.map(|at| (at.is_ipv6(), at.to_canonical())),
+                Some((from.is_ipv6(), Ipv4Addr::LOCALHOST.into()))
+            );
+            assert_eq!(send_from(&server, b"here", from, at).unwrap(), 4);
         }
     }
 
