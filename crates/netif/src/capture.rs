@@ -341,8 +341,16 @@ impl Output {
         for number in (1..self.config.files).rev() {
             let from =
                 if number == 1 { self.config.path.clone() } else { numbered(&self.config.path, number - 1) };
-            // Those that do not exist yet cannot be renamed.
-            let _ = fs::rename(from, numbered(&self.config.path, number));
+            match fs::rename(from, numbered(&self.config.path, number)) {
+                Ok(()) => {}
+                // It does not exist yet.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // The newer one would come to its place. Those that have moved make room for it when the next blocks try again.
+                Err(_) => {
+                    let _ = fs::remove_file(&new);
+                    return false;
+                }
+            }
         }
         // Refused only if somebody else is at work in the folder; the file is the next all the same, by its other name.
         let _ = fs::rename(new, &self.config.path);
@@ -511,6 +519,16 @@ mod tests {
         fs::remove_dir(folder.join("ring.new")).unwrap();
         assert!(output.write(&blocks(4)));
         assert_eq!(files(), [Some(4), Some(2), Some(1), None]);
+        // Nor can it be renamed to that.
+        fs::remove_file(folder.join("ring.2")).unwrap();
+        fs::create_dir(folder.join("ring.2")).unwrap();
+        for _ in 0..4 {
+            assert!(!output.write(&blocks(5)));
+            assert_eq!(files(), [Some(4), Some(2), None, None]);
+        }
+        fs::remove_dir(folder.join("ring.2")).unwrap();
+        assert!(output.write(&blocks(6)));
+        assert_eq!(files(), [Some(6), Some(4), Some(2), None]);
         fs::remove_dir_all(&folder).unwrap();
     }
 
