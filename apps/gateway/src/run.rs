@@ -254,7 +254,7 @@ fn sandbox<'files>(
     };
     if let Some(error) = sandbox::enter(needs)? {
         eprintln!(
-            "sockeye gateway: it still sees files, since the system lets it make no namespaces: {error}"
+            "sockeye gateway: files can still be reached, since the system does not let it close them off: {error}"
         );
     }
     Ok(())

@@ -9,7 +9,7 @@
 //! older calls whose arguments the filter can check (clone(2) for clone3(2)). The process cannot start programs, cannot signal any process but the command, cannot open files except
 //! the tables of the inside (`-p auto`), and cannot remove files except the control socket. Of the folders of these it keeps copies as mounts of their own, which no path leaves: `..` ends there.
 //!
-//! If the system does not permit namespaces, the root stays as it is and the gateway says so; the other steps still apply. Does not depend on what the
+//! If the system does not permit namespaces, the root or a folder stays as it is and the gateway says so; the other steps still apply. A folder that was replaced meanwhile ends the start. Does not depend on what the
 //! gateway does. Tests: below, what the filter says; `tests/gateway/sandbox.rs`.
 
 use std::collections::BTreeMap;
@@ -44,12 +44,18 @@ pub struct Needs<'needs> {
     pub removes: Vec<&'needs mut OwnedFd>,
 }
 
-/// Gives up everything else, and puts other descriptors in place of the folders. Returns why the root is not empty, or a folder has a way out, if that is so.
+/// Gives up everything else, and puts other descriptors in place of the folders. Where the system does not let it, returns why the root is not empty, or a folder has a way out.
 ///
 /// # Errors
-/// The system's: it knows no capabilities or no filters.
+/// The system's: it knows no capabilities or no filters, or shows another folder where one was.
 pub fn enter(mut needs: Needs<'_>) -> io::Result<Option<io::Error>> {
-    let kept = empty_root(&mut needs).err();
+    let kept = match own_mounts() {
+        Ok(()) => {
+            let open = folders(&mut needs)?;
+            empty_root().err().or(open)
+        }
+        Err(refused) => Some(refused),
+    };
     give_up_rights()?;
     let program = filter(&needs).map_err(io::Error::other)?;
     seccompiler::apply_filter(&program).map_err(io::Error::other)?;
@@ -67,13 +73,28 @@ pub fn give_up_rights() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes an empty file system the root of this process, which cannot be written.
-fn empty_root(needs: &mut Needs<'_>) -> io::Result<()> {
+fn own_mounts() -> io::Result<()> {
     unshare_mounts()?;
-    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+    Ok(mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?)
+}
+
+/// Makes each folder the root of a mount of its own. Where the system does not let it, the folder stays as it is, and the answer is why.
+fn folders(needs: &mut Needs<'_>) -> io::Result<Option<io::Error>> {
+    let mut kept = None;
     for folder in needs.reads.iter_mut().chain(&mut needs.removes) {
-        **folder = without_parent(folder.as_fd())?;
+        match without_parent(folder.as_fd()) {
+            // Not permitted, or Linux before 5.2.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
+                kept = Some(error)
+            }
+            alone => **folder = alone?,
+        }
     }
+    Ok(kept)
+}
+
+/// Makes an empty file system the root of this process, which cannot be written.
+fn empty_root() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("none", PLACE, "tmpfs", flags, c"size=0,nr_inodes=1,mode=0")?;
     chdir(PLACE)?;
@@ -88,13 +109,12 @@ fn empty_root(needs: &mut Needs<'_>) -> io::Result<()> {
 fn without_parent(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // By its path, since the descriptor's mount is of the namespace that was left.
     let path = readlink(format!("/proc/self/fd/{}", folder.as_raw_fd()), Vec::new())?;
-    let flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let alone = match open_tree(CWD, path, flags) {
-        // Linux before 5.2: what the filter permits in the folder, it permits in all others.
-        Err(Errno::NOSYS) => return folder.try_clone_to_owned(),
-        alone => alone?,
-    };
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let alone = match open_tree(CWD, &path, flags) {
+        // Something is mounted below that a user namespace is not to take away. Otherwise it is not held.
+        Err(Errno::INVAL) => open_tree(CWD, path, flags | OpenTreeFlags::AT_RECURSIVE),
+        alone => alone,
+    }?;
     let (before, now) = (fstat(folder)?, fstat(&alone)?);
     let is_same = (before.st_dev, before.st_ino) == (now.st_dev, now.st_ino);
     is_same
@@ -122,7 +142,9 @@ fn filter(needs: &Needs<'_>) -> Result<BpfProgram, seccompiler::BackendError> {
         rules.entry(libc::SYS_unlinkat).or_default().push(only(&[(0, Op::Eq, fd(folder))])?);
     }
     if let Some(pid) = needs.signals {
-        rules.insert(libc::SYS_kill, vec![only(&[(0, Op::Eq, u64::from(pid))])?]);
+        for call in [libc::SYS_kill, libc::SYS_getpgid] {
+            rules.insert(call, vec![only(&[(0, Op::Eq, u64::from(pid))])?]);
+        }
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let refused = SeccompAction::Errno(libc::ENOSYS as u32);
@@ -329,6 +351,8 @@ pub mod tests {
         for (call, arguments, is_permitted) in [
             (libc::SYS_kill, [command.into(), 15, 0], true),
             (libc::SYS_kill, [other, 15, 0], false),
+            (libc::SYS_getpgid, [command.into(), 0, 0], true),
+            (libc::SYS_getpgid, [other, 0, 0], false),
             (libc::SYS_tgkill, [own, own, 6], true),
             (libc::SYS_tgkill, [other, other, 0], false),
             (libc::SYS_tgkill, [u64::MAX, own, 0], false),
