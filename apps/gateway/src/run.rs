@@ -99,7 +99,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     }
     check(args)?;
     let mut caller = Caller::of(args)?;
-    let surroundings = Surroundings::look();
+    let surroundings = Surroundings::look(!args.command.is_empty());
     let (published, auto) = publish(args)?;
     let log = args.log.as_ref().map(|path| {
         let file = OpenOptions::new().create(true).append(true).open(path);
@@ -298,7 +298,7 @@ fn serve(
             tokio::select! {
                 // A signal that has come before the end is none that comes behind it.
                 biased;
-                signal = signals.next() => if signals.is_ours_alone(signal) {
+                signal = signals.next() => if signals.is_ours_alone(signal, pid) {
                     forward(pid, signal);
                 },
                 status = &mut ended => break status.map_err(io::Error::other)??,

@@ -7,7 +7,7 @@
 //! | USR1, USR2 | goes to the command | |
 //! | XFSZ | nothing: a write to a file that may not grow fails, which is said where it is written | the same |
 //!
-//! A terminal sends to its foreground process group, so another one than the gateway's tells that it was somebody else. A signal that is ignored when the gateway starts, as `nohup` and shells
+//! A terminal sends to its foreground process group, so another one than the gateway's tells that it was somebody else. A command that has left the gateway's group gets nothing from it. A signal that is ignored when the gateway starts, as `nohup` and shells
 //! with background jobs have it, stays ignored: its command ignores it, too.
 //!
 //! Tests: below; `tests/gateway/signals.rs`.
@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::task::Poll;
 
-use rustix::process::{Pid, Signal, getpgrp};
+use rustix::process::{Pid, Signal, getpgid, getpgrp};
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{self, SignalKind, signal};
 
@@ -43,11 +43,13 @@ struct Terminal {
 }
 
 impl Surroundings {
-    /// Those of this process. It ignores nothing where the system does not tell, and has no terminal where that cannot be opened.
-    pub fn look() -> Self {
+    /// Those of this process. It ignores nothing where the system does not tell, and has no terminal where that cannot be opened, or there is no command.
+    pub fn look(has_command: bool) -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mut options = OpenOptions::new();
-        let terminal = options.read(true).custom_flags(libc::O_NOCTTY).open("/dev/tty").ok();
+        // To ask for its foreground group. It is not read.
+        options.write(true).custom_flags(libc::O_NOCTTY);
+        let terminal = has_command.then(|| options.open("/dev/tty").ok()).flatten();
         let terminal = terminal.map(|file| Terminal { file: file.into(), own: getpgrp() });
         Self { ignored: ignored(&status), terminal }
     }
@@ -99,10 +101,13 @@ impl Signals {
     }
 
     /// Whether the command has not got this signal, which we have.
-    pub fn is_ours_alone(&self, signal: Signal) -> bool {
+    pub fn is_ours_alone(&self, signal: Signal, command: Option<Pid>) -> bool {
         let by_terminal = [Signal::INT, Signal::QUIT].contains(&signal);
-        let is_in_front = |it: &Terminal| tcgetpgrp(&it.file).is_ok_and(|front| front == it.own);
-        !(by_terminal && self.terminal.as_ref().is_some_and(is_in_front))
+        let are_in_front = |it: &Terminal| {
+            tcgetpgrp(&it.file).is_ok_and(|front| front == it.own)
+                && command.is_some_and(|command| getpgid(Some(command)).is_ok_and(|group| group == it.own))
+        };
+        !(by_terminal && self.terminal.as_ref().is_some_and(are_in_front))
     }
 }
 

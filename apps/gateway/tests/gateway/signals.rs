@@ -1,6 +1,6 @@
 //! Signals that somebody sends to the gateway alone.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -52,6 +52,28 @@ fn a_command_gets_the_signals_that_are_sent_to_the_gateway() {
         send(&child, signal);
         assert_eq!(code(child), Some(40 + number), "{signal:?}");
     }
+}
+
+#[test]
+fn an_interrupt_of_the_terminal_reaches_a_command_in_a_session_of_its_own() {
+    if unavailable() {
+        return;
+    }
+    let Ok(found) = Command::new("script").arg("--version").output() else {
+        return eprintln!("skipped: there is no script(1)");
+    };
+    assert!(found.status.success());
+    let inner = "trap 'exit 42' INT; echo runs; for _ in \\$(seq 200); do sleep 0.1; done";
+    let outer = format!("{} -- setsid sh -c \"{inner}\"", gateway_program().to_str().unwrap());
+    let mut command = shell();
+    command.args(["-c", r#"exec script -qec "$1" /dev/null"#, "sh", &outer]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "runs");
+    let mut keys = child.stdin.take().unwrap();
+    keys.write_all(b"\x03").unwrap();
+    assert_eq!(code(child), Some(42));
 }
 
 #[test]
