@@ -1,6 +1,8 @@
 //! The end of a command: the kernel inside goes on with what the command has sent, and the gateway passes it on.
 //!
-//! Nobody sees how much that kernel still has. But it sends while there is room, so a connection on which nothing comes for [`QUIET`], and of which nothing waits here, has none left: it is
+//! Datagrams are in the device by then, and are sent on within [`DATAGRAMS_QUIET`]; then the published ports are closed, so that the next gateway can have them.
+//!
+//! Nobody sees how much that kernel still has of connections. But it sends while there is room, so a connection on which nothing comes for [`QUIET`], and of which nothing waits here, has none left: it is
 //! one that another process inside keeps open. Where all are like that, or have ended, it is over.
 //!
 //! Bound: [`DRAIN_MAX`]. Tests: below; `tests/gateway/endings.rs`.
@@ -9,17 +11,40 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::engine::forwards::Forwards;
 use crate::flows::{Flows, Under};
 
 /// How long the gateway goes on, at most.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// For the kernel inside to send, or to send again what the device has lost (Linux: 200 ms).
 const QUIET: Duration = Duration::from_millis(500);
+/// For the loops to come to what is in the device.
+const DATAGRAMS_QUIET: Duration = Duration::from_millis(20);
+/// How long datagrams of other processes inside are waited for, at most.
+const DATAGRAMS_MAX: Duration = Duration::from_millis(200);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Returns when all that connections have sent has been passed on, or [`DRAIN_MAX`] is over.
-pub async fn passed_on(flows: &Flows) {
+/// Returns when all that was sent has been passed on, or [`DRAIN_MAX`] is over. Published ports are closed.
+pub async fn passed_on(flows: &Flows, forwards: &Forwards) {
+    // What ends it is that the time is over.
+    let _ = timeout(DATAGRAMS_MAX, datagrams(flows)).await;
+    forwards.close();
+    connections(flows).await;
+}
+
+/// Returns when none has been sent for a time.
+async fn datagrams(flows: &Flows) {
+    loop {
+        let before = flows.datagrams();
+        sleep(DATAGRAMS_QUIET).await;
+        if flows.datagrams() == before {
+            return;
+        }
+    }
+}
+
+async fn connections(flows: &Flows) {
     let mut last = (Instant::now(), Under::default());
     let drain = async {
         loop {
@@ -59,8 +84,36 @@ mod tests {
             std::future::pending().await
         };
         tokio::select! {
-            () = passed_on(flows) => start.elapsed(),
+            () = connections(flows) => start.elapsed(),
             () = happens => unreachable!("it goes on"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn datagrams_are_waited_for_and_ports_are_closed() {
+        let (flows, _) = Flows::new(9, Rates::default(), None).unwrap();
+        let forwards = Forwards::new(true);
+        let start = Instant::now();
+        passed_on(&flows, &forwards).await;
+        assert_eq!(start.elapsed(), DATAGRAMS_QUIET);
+
+        let comes = |every: Duration, times: u32| {
+            let flow = flow(&flows, Protocol::Udp);
+            async move {
+                for _ in 0..times {
+                    sleep(every).await;
+                    flow.note_sent(1);
+                }
+                std::future::pending::<()>().await;
+            }
+        };
+        for (times, long) in [(3, DATAGRAMS_QUIET * 3), (1000, DATAGRAMS_MAX)] {
+            let start = Instant::now();
+            tokio::select! {
+                () = passed_on(&flows, &forwards) => {}
+                () = comes(DATAGRAMS_QUIET / 2, times) => unreachable!("it goes on"),
+            }
+            assert_eq!(start.elapsed(), long, "{times}");
         }
     }
 

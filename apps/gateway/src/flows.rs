@@ -228,6 +228,14 @@ impl Flows {
         all
     }
 
+    /// A number that grows with each flow that begins, and each datagram that goes out.
+    pub fn datagrams(&self) -> u64 {
+        let live = self.live();
+        let sent = live.values().filter(|record| record.protocol != Protocol::Tcp);
+        let sent: u64 = sent.map(|record| record.sent.load(Ordering::Relaxed)).sum();
+        sent.wrapping_add(self.counters.begun.load(Ordering::Relaxed))
+    }
+
     /// What has been since the start.
     pub fn totals(&self) -> Totals {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -283,11 +283,12 @@ fn serve(
         }
         let mut signals = surroundings.listen(matches!(served, Served::Command(_)))?;
         caller.ready()?;
+        let drained = drain::passed_on(&shared.flows, &shared.forwards);
         let Served::Command(inside) = served else {
             return Ok(tokio::select! {
                 () = signals.end() => ExitCode::SUCCESS,
                 () = shared.device_gone.notified() => ExitCode::SUCCESS,
-                left = async { caller.exit().await?; drain::passed_on(&shared.flows).await; Ok::<_, io::Error>(()) } => {
+                left = async { caller.exit().await?; drained.await; Ok::<_, io::Error>(()) } => {
                     left.map(|()| ExitCode::SUCCESS)?
                 }
             });
@@ -305,7 +306,7 @@ fn serve(
             }
         };
         tokio::select! {
-            () = drain::passed_on(&shared.flows) => {}
+            () = drained => {}
             () = signals.end() => {}
         }
         Ok(code(status))

@@ -83,6 +83,7 @@ fn inside() {
         ["in-fragments", to] => datagrams::in_fragments(to),
         ["return-all", port] => datagrams::return_all(port.parse().unwrap()),
         ["leave-behind", to] => endings::leave_behind(to),
+        ["leave-a-datagram", to] => endings::leave_a_datagram(to),
         ["ends", to] => ends::run(to),
         ["flows", to, count] => flows::run(to, count.parse().unwrap()),
         ["listen", port] => listen(port.parse().unwrap()),

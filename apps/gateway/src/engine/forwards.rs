@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! command line, ctl, -p auto ─ add ─► the host's sockets ─ Open ─► a loop ─ its tasks ─► handles in the table
-//!                              remove ─► the handles: their tasks end, and the sockets with them
+//!                       remove, close ─► the handles: their tasks end, and the sockets with them
 //! ```
 //!
 //! Bounds: [`FORWARDS_MAX`] published ports, [`WAITING_MAX`] sockets on their way to a loop. Lock: the table's mutex, a leaf, never held across an await. Tests:
@@ -44,6 +44,7 @@ struct Table {
     forwards: Vec<Forward>,
     loops: Vec<mpsc::Sender<Open>>,
     next_loop: usize,
+    is_closed: bool,
 }
 
 struct Forward {
@@ -103,7 +104,7 @@ impl Forwards {
     /// Has sockets served that are open already. Returns the forward's number.
     ///
     /// # Errors
-    /// The loop's.
+    /// The loop's; that none are served any more ([`Forwards::close`]).
     pub async fn serve(&self, publish: Publish, sockets: Vec<Listening>, by: By) -> io::Result<u64> {
         // Aborts those that are served when a later one cannot be.
         let mut served = Tasks(Vec::new());
@@ -115,6 +116,9 @@ impl Forwards {
             served.0.push(replied.await.map_err(|_| gone())??);
         }
         let mut table = self.lock();
+        if table.is_closed {
+            return Err(io::Error::other("the gateway ends"));
+        }
         table.last_number += 1;
         let number = table.last_number;
         table.forwards.push(Forward { number, publish, by, tasks: std::mem::take(&mut served.0) });
@@ -131,6 +135,15 @@ impl Forwards {
         drop(table);
         drop(Tasks(forward.tasks));
         true
+    }
+
+    /// Closes the sockets of all forwards, and of those to come. Connections that were accepted go on.
+    pub fn close(&self) {
+        let mut table = self.lock();
+        table.is_closed = true;
+        let forwards = std::mem::take(&mut table.forwards);
+        drop(table);
+        drop(Tasks(forwards.into_iter().flat_map(|forward| forward.tasks).collect()));
     }
 
     /// All forwards.

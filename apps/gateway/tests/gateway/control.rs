@@ -1,7 +1,7 @@
 //! What can be asked and changed while the gateway runs, and its limits.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::{
-    Gateway, HOST, accept_all, echo_server, eventually, gateway_program, inside_command, temporary,
-    unavailable,
+    Gateway, HOST, accept_all, echo_server, eventually, free_port, gateway_program, inside_command,
+    temporary, unavailable,
 };
 
 /// What the gateway at `socket` answers.
@@ -22,10 +22,6 @@ pub fn ctl(socket: &Path, words: &[&str]) -> Result<Value, String> {
     } else {
         Err(String::from_utf8_lossy(&ran.stderr).into_owned())
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn greeting(port: u16) -> Option<String> {
