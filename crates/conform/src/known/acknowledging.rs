@@ -58,7 +58,7 @@ fn has_no_echo(pair: &Pair<'_>) -> bool {
 }
 
 /// The only segment in flight was retransmitted, as the kernel's probe and as the stack's timeout, which are due
-/// together. Or the peer has closed its window over the data, so that the kernel's probe could not be sent and became
+/// together; one more timeout may have retransmitted it since. Or the peer has closed its window over the data, so that the kernel's probe could not be sent and became
 /// its timeout; without the probe, the stack's reordering timer continued, and found the first segment lost.
 fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) -> Option<Then> {
     let last = pair.texts().last()?;
@@ -75,7 +75,11 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
     let is_shut = is_shut || is_cut_off;
     let is_first = Some(last.seq) == una && pair.times_sent(last.seq) > 1;
     let is_timeout = loses(kernel) && figure(stack, "ca_state") == Some(3) && is_shut && is_first;
-    (pair.why.starts_with("ca_state:") && is_repeated && (is_probe || is_timeout)).then_some(Then::Stop)
+    let count = |state| figure(state, "retransmits");
+    let is_counted = pair.times_sent(last.seq) > 2 && count(stack) == count(kernel).map(|count| count + 1);
+    let is_later_timeout = pair.why.starts_with("retransmits:") && loses(kernel) && loses(stack) && is_counted;
+    let is_it = pair.why.starts_with("ca_state:") && (is_probe || is_timeout);
+    (is_repeated && (is_it || is_later_timeout)).then_some(Then::Stop)
 }
 
 /// Sockeye acknowledges unread data at once while half of its receive buffer is free. The kernel does so unless its window

@@ -12,7 +12,20 @@ use crate::trace::Record;
 /// A segment has a signature (RFC 2385, RFC 5925), and nobody has a key for it. Sockeye skips the signature as an
 /// option that is not implemented (RFC 9293 section 3.1, MUST-6). The kernel drops the segment.
 pub(super) fn signature_of_nobody(pair: &Pair<'_>) -> Option<Then> {
-    drops(pair, Refused::Signature).then_some(Then::Stop)
+    (drops(pair, Refused::Signature) || is_news_without_the_dropped(pair)).then_some(Then::Stop)
+}
+
+/// Without SACK: an ACK with the number of the dropped segment is a duplicate for the stack. For the kernel it is news of the window (SND.WL1), since
+/// all that it took had smaller numbers.
+fn is_news_without_the_dropped(pair: &Pair<'_>) -> bool {
+    let Some((_, told)) = pair.peer().last().filter(|(_, told)| told.len == 0) else { return false };
+    let is_refused = |segment: &Segment| refusal(&options_of(segment)) == Some(Refused::Signature);
+    let before = || pair.peer().rev().skip(1).map(|(_, segment)| segment);
+    let (mut refused, mut taken) = (before().filter(|it| is_refused(it)), before().filter(|it| !is_refused(it)));
+    pair.why.starts_with("reordering:")
+        && !pair.has_sack()
+        && refused.any(|segment| segment.seq == told.seq && segment.ack == told.ack)
+        && taken.all(|segment| segment.seq < told.seq)
 }
 
 /// An option with an impossible length ends Sockeye's list of options; the segment is processed (RFC 9293 section 3.1,
