@@ -391,6 +391,8 @@ impl<P: Payload> Pcb<P> {
             return false;
         }
         (self.syn_unacked, self.takes_all_steps) = (false, self.ecn.is_accurate());
+        // A pause begins here at the earliest (`lsndtime`).
+        self.last_snd_at = now;
         if ack == self.iss + 1 || !self.keeps_records() {
             self.measure_handshake(ack, header.options.timestamps, now);
         } else {

@@ -170,6 +170,8 @@ impl<P: Payload> Pcb<P> {
             self.recovery.on_timeout(syn_end);
         }
         self.syn_is_timed = syn_losses == 0;
+        // A pause begins here at the earliest (`lsndtime`).
+        self.last_snd_at = now;
         self.start_sending(syn_losses);
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
         if unanswered > 0 && self.keeps_records() {
