@@ -409,15 +409,20 @@ fn is_first_probe_at_the_timeout(pair: &Pair<'_>) -> bool {
     let holds = |number: u32| {
         move |record: &&Record| record.segment().is_some_and(|text| (text.seq..text.end()).contains(&number))
     };
-    let (first, last) = (pair.earlier.iter().rfind(holds(una)), pair.earlier.iter().rfind(holds(probe.seq)));
+    // The probe may be new data.
+    let top = pair.texts().map(Segment::end).max().unwrap_or(1);
+    let (first, last) =
+        (pair.earlier.iter().rfind(holds(una)), pair.earlier.iter().rfind(holds(probe.seq.min(top - 1))));
+    // Timeouts may have doubled it by then.
+    let doublings = |info: &Info| info.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64) as u32;
     let rto = pair.later.iter().find_map(|record| match &record.what {
-        What::State(_, State { info: Some(info), .. }) => Some(info.rto),
+        What::State(_, State { info: Some(info), .. }) => Some(info.rto / (1 << doublings(info))),
         _ => None,
     });
     let (Some(first), Some(last), Some(rto)) = (first, last, rto) else { return false };
     // The first may have been sent again since.
     let Some(age) = last.at.checked_sub(first.at) else { return false };
-    let is_last = pair.texts().all(|text| text.end() <= probe.end()) && pair.times_sent_to(probe.end()) == 1;
+    let is_last = top <= probe.end() && pair.times_sent_to(probe.end()) <= 1;
     is_last && age < rto && age + JIFFY > rto && kernel.at < last.at + SLACK + 3 * JIFFY
 }
 

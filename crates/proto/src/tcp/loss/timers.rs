@@ -186,7 +186,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The duration of the retransmission timer has changed: it counts from the latest transmission of the first
-    /// segment.
+    /// segment. A user timeout does not shorten it (`tcp_ld_RTO_revert`).
     pub(in crate::tcp) fn rearm_for_first(&mut self, now: Instant) {
         let mut sent_at = self.last_snd_at;
         if let Some(loss) = self.loss.as_deref_mut() {
@@ -194,7 +194,7 @@ impl<P: Payload> Pcb<P> {
             loss.reorder_at = NEVER;
             sent_at = loss.records.first().map_or(sent_at, |first| first.sent_since());
         }
-        self.arm_rexmt(sent_at);
+        self.arm_rexmt_alone(sent_at);
         self.rexmt_at = self.rexmt_at.max(now);
     }
 
