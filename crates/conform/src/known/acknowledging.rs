@@ -429,11 +429,11 @@ const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);
 ///
 /// In SYN-RECEIVED, Sockeye sends up to sixteen for each handshake, without an interval.
 pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
-    if let Some((kernel, stack)) = pair.segments() {
+    if let Some((kernel, stack)) = pair.segments().filter(|_| pair.why == "options") {
         // A challenge reports no duplicate.
         let cause = pair.cause()?;
         let top = pair.texts().map(Segment::end).max().unwrap_or(1);
-        let is_it = pair.why == "options" && kernel.sack().first() == Some(&(cause.seq, cause.end()));
+        let is_it = kernel.sack().first() == Some(&(cause.seq, cause.end()));
         let is_bare = kernel.is_bare_ack() && stack.is_bare_ack() && cause.end() <= kernel.ack;
         return (is_it && is_bare && cause.ack > top && kernel.sack()[1..] == *stack.sack())
             .then_some(Then::GoOn);
