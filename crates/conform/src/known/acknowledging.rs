@@ -456,13 +456,14 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
         });
         let is_limited =
             sent().any(|(at, sent)| sent.is_bare_ack() && at + CHALLENGE_INTERVAL + SLACK > answer.at);
-        // It lies before the window, or has an old timestamp.
+        // It lies before the window, or has an old timestamp, or is a SYN.
         let is_zero =
             |option: &Opt| matches!(option, Opt::Bytes(bytes) if bytes.starts_with(&[8, 10, 0, 0, 0, 0]));
         let is_zero = cause.options.iter().any(is_zero);
         let value = cause.timestamp().map_or(if is_zero { 0 } else { u32::MAX }, |(value, _)| value);
         let is_old = pair.peer().any(|(_, told)| told.timestamp().is_some_and(|(latest, _)| latest > value));
-        let is_unacceptable = cause.len == 0 && (cause.end() < ack.ack || is_old);
+        let is_before = cause.end() < ack.ack || cause.flags.has(Flags::SYN);
+        let is_unacceptable = cause.len == 0 && (is_before || is_old);
         return (is_half_open && is_limited && is_unacceptable).then_some(Then::SkipStack);
     }
     let (cause, answer) = pair.only_the_kernel_answers()?;
