@@ -550,7 +550,8 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     // A socket that the application has closed shows no state.
     let is_closed = info.as_ref().is_none_or(|info| info.state == "CLOSED");
     // Or the limit has allowed none, and there is one for a later reset.
-    let is_later = || info.is_none() && cause.flags.has(Flags::RST) && pair.peer().any(|(_, it)| is_behind(it));
+    let is_later =
+        || info.is_none() && cause.flags.has(Flags::RST) && pair.peer().any(|(_, it)| is_behind(it));
     (is_closed && goes_on && (is_behind(cause) || is_later())).then_some(Then::Stop)
 }
 

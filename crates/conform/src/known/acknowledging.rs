@@ -77,7 +77,8 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
     let is_timeout = loses(kernel) && figure(stack, "ca_state") == Some(3) && is_shut && is_first;
     let count = |state| figure(state, "retransmits");
     let is_counted = pair.times_sent(last.seq) > 2 && count(stack) == count(kernel).map(|count| count + 1);
-    let is_later_timeout = pair.why.starts_with("retransmits:") && loses(kernel) && loses(stack) && is_counted;
+    let is_later_timeout =
+        pair.why.starts_with("retransmits:") && loses(kernel) && loses(stack) && is_counted;
     let is_it = pair.why.starts_with("ca_state:") && (is_probe || is_timeout);
     (is_repeated && (is_it || is_later_timeout)).then_some(Then::Stop)
 }

@@ -28,7 +28,8 @@ pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
         }
         (What::Sent(Packet::Tcp(text)), What::State(_, stack)) => {
             let info = stack.info.as_ref();
-            text.end() > text.seq && info.is_none_or(|info| is_used(pair, text, info))
+            text.end() > text.seq
+                && (info.is_none_or(|info| is_used(pair, text, info)) || is_probed_anew(pair, text))
         }
         (What::State(..), What::Sent(Packet::Tcp(text))) => text.end() > text.seq && !text.is_corrupt,
         _ => false,
@@ -73,6 +74,14 @@ fn is_used(pair: &Pair<'_>, text: &Segment, stack: &Info) -> bool {
     let out = pair.texts().filter(|out| out.seq >= una).count() as u64;
     let is_repaired = stack.get("ca_state") >= Some(3);
     (is_repaired && pair.times_sent(text.seq) > 0) || stack.get("snd_cwnd") <= Some(out)
+}
+
+/// Whether the kernel probes the tail with the last segment, and the stack still waits to hear of its last probe: no acknowledgment goes beyond that.
+fn is_probed_anew(pair: &Pair<'_>, text: &Segment) -> bool {
+    let una = pair.acks().map(|told| told.ack).max();
+    let top = pair.texts().map(Segment::end).max();
+    let probed = pair.by_timer().last().map(Segment::end);
+    probed.is_some() && probed == una && Some(text.end()) == top && pair.times_sent(text.seq) == 1
 }
 
 /// The threshold before it has been reduced.

@@ -21,7 +21,8 @@ fn is_news_without_the_dropped(pair: &Pair<'_>) -> bool {
     let Some((_, told)) = pair.peer().last().filter(|(_, told)| told.len == 0) else { return false };
     let is_refused = |segment: &Segment| refusal(&options_of(segment)) == Some(Refused::Signature);
     let before = || pair.peer().rev().skip(1).map(|(_, segment)| segment);
-    let (mut refused, mut taken) = (before().filter(|it| is_refused(it)), before().filter(|it| !is_refused(it)));
+    let (mut refused, mut taken) =
+        (before().filter(|it| is_refused(it)), before().filter(|it| !is_refused(it)));
     pair.why.starts_with("reordering:")
         && !pair.has_sack()
         && refused.any(|segment| segment.seq == told.seq && segment.ack == told.ack)
