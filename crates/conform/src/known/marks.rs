@@ -5,7 +5,7 @@
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::segment::{Flags, Ip, Segment};
-use crate::trace::{Info, What, latest_figure};
+use crate::trace::{Info, Record, State, What, latest_figure};
 
 /// An echoed ECN mark reduces Sockeye's window less than a loss does (RFC 8511), and at once. The kernel reduces it as
 /// for a loss, in the course of a round trip. From then on, everything that depends on the window may differ.
@@ -45,9 +45,21 @@ fn is_reduced_less(pair: &Pair<'_>, kernel: &Info, stack: &Info) -> bool {
         figures(pair, "snd_cwnd").chain(figures(pair, "snd_ssthresh").filter(|size| *size < UNLIMITED));
     let threshold = stack.get("snd_ssthresh");
     // A repair has reduced it already, once for this window.
-    let is_repaired = latest_figure(pair.earlier, "ca_state") >= Some(3)
-        && latest_figure(pair.earlier, "snd_ssthresh") == threshold;
+    let is_repaired =
+        is_in_window_of_a_repair(pair) && latest_figure(pair.earlier, "snd_ssthresh") == threshold;
     is_alike && (kernel.get("snd_ssthresh") <= threshold || is_repaired) && threshold <= most.max()
+}
+
+/// Whether no acknowledgment goes beyond what was sent while something was repaired.
+fn is_in_window_of_a_repair(pair: &Pair<'_>) -> bool {
+    let is_repair = |record: &Record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => info.get("ca_state") >= Some(3),
+        _ => false,
+    };
+    let Some(repair) = pair.earlier.iter().rposition(is_repair) else { return false };
+    let sent = pair.earlier[..repair].iter().filter_map(Record::segment);
+    let top = sent.filter(|text| text.end() > text.seq).map(Segment::end).max();
+    pair.acks().map(|told| told.ack).max() <= top
 }
 
 /// What TCP_INFO has told of this figure.
