@@ -388,11 +388,12 @@ impl<P: Payload> Pcb<P> {
     /// `ack` reports a mark: the window is reduced, unless it already was in this round trip.
     fn answer_mark(&mut self, ack: SeqNum, now: Instant) {
         let is_open = self.recovery.phase() == Phase::Open;
-        if !is_open {
+        self.ecn.pass(ack);
+        let is_answered = self.ecn.answered != Answered::Nothing;
+        if !is_open || is_answered {
             self.note_mark_in_a_repair();
         }
-        self.ecn.pass(ack);
-        if self.ecn.answered != Answered::Nothing {
+        if is_answered {
             return;
         }
         if is_open {

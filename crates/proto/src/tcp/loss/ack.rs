@@ -497,7 +497,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The peer echoed a mark during a repair: if the reduction for the repair turns out to be needless, the window stays reduced for the mark
+    /// The peer echoed a mark during a repair, or in the round trip behind it: if the reduction for the repair turns out to be needless, the window stays reduced for the mark
     /// (`tcp_fastretrans_alert`, "A").
     pub(in crate::tcp) fn note_mark_in_a_repair(&mut self) {
         if let Some(undo) = self.loss.as_deref_mut().and_then(|loss| loss.undo.as_mut()) {
