@@ -326,8 +326,8 @@ impl<P: Payload> Pcb<P> {
             let is_parted = self.rare.records().is_some_and(|records| records.parts_at(end, new_end));
             return u32::from(self.snd_len == 0 || is_parted);
         }
-        // As they were cut, ignoring blocks beside the text.
-        let full = self.whole_packet(self.mss_in_window());
+        // As they are cut, with room for blocks beside the text.
+        let full = self.whole_packet(self.send_mss());
         let none = RecordEnds::default();
         let range = (self.snd_una + self.snd_len, self.snd_una + snd_len);
         self.rare.records().unwrap_or(&none).packets_begun(self.snd_una, range, full)
