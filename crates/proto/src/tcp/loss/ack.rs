@@ -464,6 +464,7 @@ impl<P: Payload> Pcb<P> {
             let (flight, mss) = (report.flight, u32::from(self.mss));
             self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
             self.ecn.on_reduced(self.snd_max);
+            loss.usage.touch(now);
         }
     }
 
