@@ -286,11 +286,22 @@ fn is_between_two_window_probes(pair: &Pair<'_>) -> bool {
         _ => return false,
     };
     let una = pair.acks().map(|told| told.ack).max().unwrap_or(1);
-    let Some(info) = &state.info else { return false };
-    let is_probing = info.get("snd_wnd") == Some(0) && info.get("notsent_bytes") > Some(0);
-    let doublings = info.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64) as u32;
-    let is_near = at < other && other < at + granularity(info.rto * (1 << doublings)) + SLACK;
-    probe.is_bare_ack() && probe.seq + 1 == una && is_probing && is_near
+    let is_probe = |probe: &Segment| probe.is_bare_ack() && probe.seq + 1 == una;
+    let (is_probing, late) = match &state.info {
+        Some(info) => {
+            let doublings = info.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64) as u32;
+            let is_probing = info.get("snd_wnd") == Some(0) && info.get("notsent_bytes") > Some(0);
+            (is_probing, granularity(info.rto * (1 << doublings)))
+        }
+        // A closed socket shows no state, but it has probed before. The timeouts that are doubled may differ (`compare.rs`).
+        None => {
+            let of_probe = |record: &&Record| record.segment().is_some_and(is_probe);
+            let waited = pair.earlier.iter().rfind(of_probe).map(|last| at.saturating_sub(last.at));
+            let late = waited.map_or(Duration::ZERO, |waited| granularity(waited) + waited / 8);
+            (pair.is_shut() && waited.is_some(), late)
+        }
+    };
+    is_probe(probe) && is_probing && at < other && other < at + late + SLACK
 }
 
 /// A user timeout that is set while a zero window is probed counts from the first probe in the kernel, and from the
