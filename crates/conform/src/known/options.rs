@@ -15,16 +15,16 @@ pub(super) fn signature_of_nobody(pair: &Pair<'_>) -> Option<Then> {
     (drops(pair, Refused::Signature) || is_news_without_the_dropped(pair)).then_some(Then::Stop)
 }
 
-/// Without SACK: an ACK with the number of the dropped segment is a duplicate for the stack. For the kernel it is news of the window (SND.WL1), since
-/// all that it took had smaller numbers.
+/// An ACK with the number of the dropped segment is no news of the window for the stack, unless that has grown, and without SACK a duplicate. For the kernel it is news (SND.WL1),
+/// since all that it took had smaller numbers.
 fn is_news_without_the_dropped(pair: &Pair<'_>) -> bool {
     let Some((_, told)) = pair.peer().last().filter(|(_, told)| told.len == 0) else { return false };
     let is_refused = |segment: &Segment| refusal(&options_of(segment)) == Some(Refused::Signature);
     let before = || pair.peer().rev().skip(1).map(|(_, segment)| segment);
     let (mut refused, mut taken) =
         (before().filter(|it| is_refused(it)), before().filter(|it| !is_refused(it)));
-    pair.why.starts_with("reordering:")
-        && !pair.has_sack()
+    let counts_duplicates = pair.why.starts_with("reordering:") && !pair.has_sack();
+    (counts_duplicates || pair.why.starts_with("snd_wnd:"))
         && refused.any(|segment| segment.seq == told.seq && segment.ack == told.ack)
         && taken.all(|segment| segment.seq < told.seq)
 }
