@@ -64,7 +64,7 @@ impl<P: Payload> Pcb<P> {
             if moved || !self.is_passed_over(seg) {
                 self.forget_report();
             }
-            let shut = self.persist.then_some(self.snd_wnd);
+            let (shut, full) = (self.persist.then_some(self.snd_wnd), self.send_mss());
             let is_latest = moved || (self.is_passed_over(seg) && self.has_text_before(seg.header.seq));
             self.update_snd_wnd(seg.header.seq, is_latest, seg.header.window);
             if shut.is_some_and(|before| before != self.snd_wnd) {
@@ -72,19 +72,20 @@ impl<P: Payload> Pcb<P> {
                 self.restart_after_idle(self.snd_len, now);
             }
             if restarts_probes {
-                self.restart_probes(now);
+                self.restart_probes(full, now);
             }
         }
         self.move_past_our_fin(now, input)
     }
 
     /// The peer has just announced its window. If it is still too small, the next probe counts from now
-    /// (`tcp_ack_probe`). Else the text is held back for another reason, and no probe is needed.
+    /// (`tcp_ack_probe`). Else the text is held back for another reason, and no probe is needed. `full`: a full segment
+    /// before this window was known.
     #[cold]
-    fn restart_probes(&mut self, now: Instant) {
+    fn restart_probes(&mut self, full: u16, now: Instant) {
         let text = self.within_record(0, self.snd_len);
         let waiting = text + u32::from(self.fin_queued && text == self.snd_len);
-        if self.snd_wnd >= waiting.min(u32::from(self.send_mss())) {
+        if self.snd_wnd >= waiting.min(u32::from(full)) {
             self.rtt.end_back_off();
         }
         self.arm_rexmt(now);
