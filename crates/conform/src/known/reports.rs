@@ -278,7 +278,11 @@ pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
 
 /// The segments that were sent before the event with this number.
 fn sent_before<'a>(pair: &Pair<'a>, index: usize) -> impl Iterator<Item = &'a Segment> + use<'a> {
-    let is_before = move |record: &&Record| !matches!(record.what, What::State(at, _) if at == index);
+    // Timers may send something between the event and the record of its state.
+    let until = pair.scenario.events.get(index).map_or(Duration::MAX, |event| event.at() + SLACK);
+    let is_before = move |record: &&Record| {
+        record.at < until && !matches!(record.what, What::State(at, _) if at == index)
+    };
     pair.earlier.iter().take_while(is_before).filter_map(Record::segment)
 }
 
