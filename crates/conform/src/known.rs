@@ -538,7 +538,7 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
         return (is_gone && waits).then_some(Then::Stop);
     };
     // A closed socket goes on to retransmit, if it sends no challenge ACK.
-    let is_text = matches!(&pair.stack?.what, What::Sent(Packet::Tcp(text)) if text.len > 0);
+    let is_text = matches!(&pair.stack?.what, What::Sent(Packet::Tcp(text)) if text.end() > text.seq);
     if is_text && pair.is_closed() && pair.peer().any(|(_, cause)| is_behind(cause)) {
         return Some(Then::Stop);
     }
