@@ -1,10 +1,13 @@
-//! Differences in when a larger receive window is announced.
+//! Differences in when a larger receive window is announced, and a closed one is probed.
 //!
 //! Tests: as those of `known.rs`.
 
+use std::time::Duration;
+
+use super::timers::BACKOFF_MAX;
 use super::{Pair, Then};
 use crate::codec::Packet;
-use crate::compare::SLACK;
+use crate::compare::{SLACK, granularity};
 use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Record, What};
@@ -79,4 +82,32 @@ fn window(pair: &Pair<'_>, sent: &Segment) -> u32 {
     let syn = pair.earlier.iter().filter_map(Record::segment).find_map(Segment::shift);
     let shift = syn.filter(|_| pair.shift().is_some() && !sent.flags.has(Flags::SYN)).unwrap_or(0);
     u32::from(sent.win) << shift
+}
+
+/// Whether the stack has sent a probe of a closed window, with nothing in flight, and in the kernel, an event comes before
+/// its timer, which is late by its granularity, or the reverse.
+pub(super) fn is_between_two_window_probes(pair: &Pair<'_>) -> bool {
+    let (Some(kernel), Some(stack)) = (pair.kernel, pair.stack) else { return false };
+    let (probe, at, other, state) = match (&kernel.what, &stack.what) {
+        (What::Sent(Packet::Tcp(probe)), What::State(_, state)) => (probe, kernel.at, stack.at, state),
+        (What::State(_, state), What::Sent(Packet::Tcp(probe))) => (probe, stack.at, kernel.at, state),
+        _ => return false,
+    };
+    let una = pair.acks().map(|told| told.ack).max().unwrap_or(1);
+    let is_probe = |probe: &Segment| probe.is_bare_ack() && probe.seq + 1 == una;
+    let (is_probing, late) = match &state.info {
+        Some(info) => {
+            let doublings = info.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64) as u32;
+            let is_probing = info.get("snd_wnd") == Some(0) && info.get("notsent_bytes") > Some(0);
+            (is_probing, granularity(info.rto * (1 << doublings)))
+        }
+        // A closed socket shows no state, but it has probed before. The timeouts that are doubled may differ (`compare.rs`).
+        None => {
+            let of_probe = |record: &&Record| record.segment().is_some_and(is_probe);
+            let waited = pair.earlier.iter().rfind(of_probe).map(|last| at.saturating_sub(last.at));
+            let late = waited.map_or(Duration::ZERO, |waited| granularity(waited) + waited / 8);
+            (pair.is_shut() && waited.is_some(), late)
+        }
+    };
+    is_probe(probe) && is_probing && at < other && other < at + late + SLACK
 }
