@@ -65,8 +65,7 @@ impl<P: Payload> Pcb<P> {
                 self.forget_report();
             }
             let (shut, full) = (self.persist.then_some(self.snd_wnd), self.send_mss());
-            let is_latest = moved || (self.is_passed_over(seg) && self.has_text_before(seg.header.seq));
-            self.update_snd_wnd(seg.header.seq, is_latest, seg.header.window);
+            self.update_snd_wnd(seg.header.seq, moved || self.is_passed_over(seg), seg.header.window);
             if shut.is_some_and(|before| before != self.snd_wnd) {
                 // A changed window ends a pause as a write does (`tcp_ack_update_window`).
                 self.restart_after_idle(self.snd_len, now);
@@ -95,12 +94,6 @@ impl<P: Payload> Pcb<P> {
     /// nothing else.
     fn is_passed_over(&self, seg: &Segment<P>) -> bool {
         !seg.payload.is_empty() && self.is_on_short_path(seg)
-    }
-
-    /// Whether text came before this number. The first text takes the long path, since Linux has no memory for it yet (`sk_forward_alloc`).
-    #[inline]
-    pub(super) fn has_text_before(&self, seq: SeqNum) -> bool {
-        seq != self.irs + 1
     }
 
     /// Whether Linux's header prediction would take a segment for one of an ordinary transfer in one direction.
@@ -390,7 +383,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Accepts the window of a segment unless a newer one was seen. `is_latest`: the segment has moved SND.UNA, or is the
-    /// expected text, not the first, and its window is unchanged, so later numbers count again (`tcp_update_wl`).
+    /// expected text and its window is unchanged, so later numbers count again (`tcp_update_wl`).
     pub(super) fn update_snd_wnd(&mut self, seq: SeqNum, is_latest: bool, field: u16) {
         if self.brings_window(seq, is_latest, field) {
             self.snd_wnd = self.scaled(field);

@@ -162,8 +162,7 @@ impl<P: Payload> Pcb<P> {
             self.look_at_usage_after_text(header.window);
             0
         };
-        let is_latest = moved || (self.is_told_again(header.window) && self.has_text_before(last));
-        self.update_snd_wnd(last, is_latest, header.window);
+        self.update_snd_wnd(last, moved || self.is_told_again(header.window), header.window);
         if text.len > 0 {
             self.advance_rcv_nxt(text, now);
         }

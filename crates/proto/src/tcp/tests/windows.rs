@@ -479,11 +479,8 @@ fn only_what_moves_the_window_and_nothing_else_is_a_window_update() {
 /// As on Linux (`tcp_update_wl`).
 #[test]
 fn expected_text_takes_the_number_of_the_window_back() {
-    for (before, text, window) in
-        [(b"a".as_slice(), b"".as_slice(), WND), (b"a", b"text", WND / 2), (b"", b"text", WND)]
-    {
+    for (text, window) in [(b"".as_slice(), WND), (b"text", WND / 2)] {
         let mut t = Script::established(&plain());
-        let _ = t.input(t.ack_of(0, WND), before);
         let mut ahead = t.ack_of(0, WND);
         ahead.seq += 1_000;
         let _ = t.input(ahead, &[]);
