@@ -119,7 +119,7 @@ pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// A segment has come with a later number than the data that follows. In-order data with the same window takes this
-/// number back, so that the window of the next segment counts, but in the kernel only if its packet fits the memory that
+/// number back, so that the window of the next segment counts, or of the same data again, but in the kernel only if its packet fits the memory that
 /// the socket has reserved (`tcp_update_wl`).
 pub(super) fn window_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let told: Vec<&Segment> = pair.acks().collect();
@@ -128,14 +128,14 @@ pub(super) fn window_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let mut behind = earlier[latest..].windows(2);
     let has_text = behind.any(|pair| {
         let is_same = (pair[0].ack, pair[0].win) == (pair[1].ack, pair[1].win);
-        is_same && pair[1].len > 0 && pair[1].end() <= last.seq
+        is_same && pair[1].len > 0 && (pair[1].end() <= last.seq || pair[1].seq == last.seq)
     });
     let mut states = pair.kernel.into_iter().chain(pair.later).filter_map(|record| match &record.what {
         What::State(_, State { info: Some(info), .. }) => Some(info),
         _ => None,
     });
     let window = u64::from(pair.edge(last) - last.ack);
-    let is_ignored = states.next().is_some_and(|info| info.get("snd_wnd") > Some(window));
+    let is_ignored = states.next().is_some_and(|info| info.get("snd_wnd") != Some(window));
     (has_text && is_ignored).then_some(Then::Stop)
 }
 
