@@ -208,7 +208,10 @@ unsafe extern "C" fn accept(ud: *mut c_void, fd: c_int, addr: *mut sockaddr, len
     let adapter = unsafe { of(ud) };
     answer(adapter.accept(fd).and_then(|(fd, peer)| {
         if !addr.is_null() {
-            put(addr.cast(), len, &address::write(peer))?;
+            // As in the kernel, a connection that cannot be told is lost.
+            put(addr.cast(), len, &address::write(peer)).inspect_err(|_| {
+                let _ = adapter.close(fd);
+            })?;
         }
         Ok(fd)
     }))
@@ -538,7 +541,14 @@ unsafe extern "C" fn epoll_wait(
 unsafe extern "C" fn pipe(ud: *mut c_void, into: *mut c_int) -> c_int {
     // SAFETY: packetdrill's promise.
     let adapter = unsafe { of(ud) };
-    done(adapter.pipe().and_then(|ends| user::write(into.cast(), &ends.map(i32::to_ne_bytes).concat())))
+    done(adapter.pipe().and_then(|ends| {
+        let told = user::write(into.cast(), &ends.map(i32::to_ne_bytes).concat());
+        told.inspect_err(|_| {
+            for end in ends {
+                let _ = adapter.close(end);
+            }
+        })
+    }))
 }
 
 unsafe extern "C" fn splice(

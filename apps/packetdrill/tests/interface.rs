@@ -54,6 +54,57 @@ fn a_client_connects_without_blocking_and_is_refused_by_a_reset() {
 }
 
 #[test]
+fn time_outs_are_as_in_the_kernel() {
+    let host = Host::new("");
+    let timeout = |fd, seconds: i64, micros: i64| {
+        let value = [seconds, micros].map(i64::to_ne_bytes).concat();
+        host.set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &value)
+    };
+    let (server, _) = host.accepted();
+    host.set_blocking(server);
+    for micros in [-1, 1_000_000] {
+        assert_eq!(timeout(server, 0, micros), Err(libc::EDOM));
+    }
+    for (seconds, waits) in [(-1, Duration::ZERO), (2, Duration::from_secs(2))] {
+        assert_eq!(timeout(server, seconds, 0), Ok(()));
+        let before = host.time();
+        assert_eq!(host.read(server, 1), Err(libc::EAGAIN));
+        let waited = host.time() - before;
+        assert!(waited.abs_diff(waits) < Duration::from_millis(1), "{seconds}: {waited:?}");
+    }
+    assert_eq!(timeout(server, i64::MAX, 999_999), Ok(()), "without end");
+}
+
+#[test]
+fn an_accepted_socket_has_the_time_outs_of_its_listener() {
+    let host = Host::new("");
+    let listener = host.listener();
+    let value = [3i64, 0].map(i64::to_ne_bytes).concat();
+    assert_eq!(host.set(listener, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &value), Ok(()));
+    let _ = host.shake();
+    let server = host.accept(listener).unwrap();
+    let before = host.time();
+    assert_eq!(host.read(server, 1), Err(libc::EAGAIN));
+    let waited = host.time() - before;
+    assert!(waited.abs_diff(Duration::from_secs(3)) < Duration::from_millis(1), "{waited:?}");
+}
+
+#[test]
+fn times_of_keepalive_do_not_turn_it_on() {
+    let host = Host::new("");
+    let (server, _) = host.accepted();
+    for fd in [server, host.socket(0)] {
+        for on in [0, 1] {
+            assert_eq!(host.set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, on), Ok(()));
+            for name in [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT] {
+                assert_eq!(host.set_int(fd, libc::IPPROTO_TCP, name, 7), Ok(()));
+            }
+            assert_eq!(host.get_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE), Ok(on));
+        }
+    }
+}
+
+#[test]
 fn a_read_that_waits_ends_at_the_moment_of_its_segment() {
     let host = Host::new("");
     let (server, isn) = host.accepted();

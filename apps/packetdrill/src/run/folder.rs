@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Programs that scripts run and that must change nothing here.
@@ -13,8 +13,22 @@ const TOOLS: [&str; 5] = ["sysctl", "ip", "tc", "ethtool", "ifconfig"];
 const TOOL: &str = include_str!("../../stubs/tool");
 const NSTAT: &str = include_str!("../../stubs/nstat");
 const SET_SYSCTLS: &str = include_str!("../../stubs/set_sysctls.py");
+/// Names of folders that are tried: an earlier run may have left some.
+const NAMES_TRIED: u32 = 100;
 /// Files that are copied, at most: scripts and what they run are small.
 const FILE_LEN_MAX: u64 = 1 << 20;
+
+/// A new folder for this user alone. In one that others could make before, what is run here would be theirs.
+fn own_folder() -> io::Result<PathBuf> {
+    let mut number = 0;
+    loop {
+        let place = std::env::temp_dir().join(format!("sockeye-packetdrill-{}-{number}", std::process::id()));
+        match fs::DirBuilder::new().mode(0o700).create(&place) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < NAMES_TRIED => number += 1,
+            made => return made.map(|()| place),
+        }
+    }
+}
 
 /// A copy, which goes when it is dropped.
 pub(crate) struct Folder {
@@ -24,8 +38,7 @@ pub(crate) struct Folder {
 impl Folder {
     /// Copies `from`; with the stand-ins, unless the scripts are to change the kernel's settings.
     pub fn copy_of(from: &Path, with_stubs: bool) -> io::Result<Self> {
-        let place = std::env::temp_dir().join(format!("sockeye-packetdrill-{}", std::process::id()));
-        let folder = Self { place };
+        let folder = Self { place: own_folder()? };
         fs::create_dir_all(folder.tools())?;
         fs::create_dir_all(folder.logs())?;
         copy(from, &folder.scripts_root(), with_stubs)?;

@@ -36,7 +36,10 @@ impl Adapter {
     pub(crate) fn bind(&self, fd: RawFd, addr: SocketAddr) -> Call<()> {
         let mut world = self.lock();
         let socket = world.files.socket(fd)?;
-        if let Shape::Datagram(_) = socket.shape {
+        if let Shape::Datagram(udp) = &socket.shape {
+            if udp.local_addr()?.port() != 0 {
+                return Err(Errno(libc::EINVAL));
+            }
             let bound = socket.udp().bind(addr)?;
             bound.set_nonblocking(true)?;
             socket.shape = Shape::Datagram(bound);
@@ -207,6 +210,7 @@ fn accept_now(world: &mut World, fd: RawFd) -> Call<(RawFd, SocketAddr)> {
     let mut accepted = Socket::new(socket.stack.clone(), socket.is_v6, false);
     accepted.shape = Shape::Connected(stream);
     accepted.settings.clone_from(&socket.settings);
+    (accepted.rcv_timeout, accepted.snd_timeout) = (socket.rcv_timeout, socket.snd_timeout);
     Ok((world.files.add(File::Socket(Box::new(accepted)))?, peer))
 }
 

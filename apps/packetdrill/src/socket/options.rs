@@ -86,16 +86,16 @@ impl Setting {
         Ok(self.on()?.then(|| Duration::from_secs(seconds.into())))
     }
 
-    /// `struct timeval`; zero is no limit.
+    /// `struct timeval`; zero, or more than a clock tells, is no limit, and less than zero no wait at all (`sock_set_timeout`).
     fn timeval(&self) -> Call<Option<Duration>> {
         let word = |at: usize| self.value.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
         let (Some(seconds), Some(micros)) = (word(0), word(8)) else { return Err(Errno(libc::EINVAL)) };
-        let (seconds, micros) = (u64::from_ne_bytes(*seconds), u64::from_ne_bytes(*micros));
-        if micros >= 1_000_000 {
-            return Err(Errno(libc::EDOM));
-        }
-        let time = Duration::from_secs(seconds) + Duration::from_micros(micros);
-        Ok(Some(time).filter(|time| !time.is_zero()))
+        let (seconds, micros) = (i64::from_ne_bytes(*seconds), i64::from_ne_bytes(*micros));
+        let micros =
+            u32::try_from(micros).ok().filter(|micros| *micros < 1_000_000).ok_or(Errno(libc::EDOM))?;
+        let Ok(seconds) = u64::try_from(seconds) else { return Ok(Some(Duration::ZERO)) };
+        let time = Duration::new(seconds, micros * 1_000);
+        Ok(Some(time).filter(|time| !time.is_zero() && *time < TIMEOUT_MAX))
     }
 
     fn keepalive(&self) -> Call<TcpKeepalive> {
@@ -196,7 +196,10 @@ pub(super) fn on_socket(socket: &mut TcpSocket, setting: &Setting) -> Call<()> {
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => socket.set_fastopen_keys(setting.keys()?),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE) => socket.set_fastopen_no_cookie(setting.on()?),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
+            let is_on = socket.keepalive();
             socket.set_tcp_keepalive(&setting.keepalive()?)?;
+            // That has turned it on, as in `socket2`; the option does not.
+            socket.set_keepalive(is_on);
         }
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => socket.set_syn_retries(setting.unsigned()?)?,
         (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => socket.set_defer_accept(setting.whole_seconds()),
@@ -242,7 +245,11 @@ fn on_stream(stream: &TcpStream, setting: &Setting) -> Call<()> {
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => stream.set_rcvlowat(setting.unsigned()?)?,
         (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => stream.set_window_clamp(setting.unsigned()?)?,
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
+            let is_on = stream.keepalive()?;
             stream.set_tcp_keepalive(&setting.keepalive()?)?;
+            if !is_on {
+                stream.set_keepalive(false)?;
+            }
         }
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => stream.set_syn_retries(setting.unsigned()?)?,
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) => stream.set_fin_timeout(setting.fin_timeout()?)?,
@@ -537,6 +544,8 @@ impl Adapter {
 
 /// Constants of the kernel that the `libc` crate does not have.
 pub(crate) const TCP_INQ: i32 = 36;
+/// Longer time-outs are none: no script runs so long.
+const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 32);
 const TCP_CC_INFO: i32 = 26;
 const TCP_RTO_MAX_MS: i32 = 44;
 const SIOCOUTQNSD: u64 = 0x894b;

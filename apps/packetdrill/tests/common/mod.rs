@@ -184,9 +184,13 @@ impl Host {
     }
 
     pub fn set_int(&self, fd: c_int, level: c_int, name: c_int, value: c_int) -> Result<(), c_int> {
-        let value: *const c_int = &raw const value;
+        self.set(fd, level, name, &value.to_ne_bytes())
+    }
+
+    pub fn set(&self, fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<(), c_int> {
+        let (value, len) = (value.as_ptr().cast(), value.len() as u32);
         // SAFETY: the value lives for the call.
-        let done = unsafe { (self.ifc.setsockopt)(self.ifc.userdata, fd, level, name, value.cast(), 4) };
+        let done = unsafe { (self.ifc.setsockopt)(self.ifc.userdata, fd, level, name, value, len) };
         result(done as isize).map(drop)
     }
 
