@@ -171,8 +171,6 @@ impl<P: Payload> Pcb<P> {
             self.recovery.on_timeout(syn_end);
         }
         self.syn_is_timed = syn_losses == 0;
-        // A pause begins here at the earliest (`lsndtime`).
-        self.last_snd_at = now;
         self.start_sending(syn_losses);
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
         if unanswered > 0 && self.keeps_records() {
@@ -180,6 +178,8 @@ impl<P: Payload> Pcb<P> {
         } else if text > 0 && syn_losses > 0 && self.keeps_records() {
             self.time_syn_text(syn_at, now);
         }
+        // A pause begins here at the earliest (`lsndtime`). The records of the SYN's text have begun with the time of the SYN.
+        self.last_snd_at = now;
         self.start_keepalive(now);
         input.events.insert(Events::CONNECTED);
     }
