@@ -449,7 +449,10 @@ impl<P: Payload> Pcb<P> {
     pub(in crate::tcp) fn expect_report_of_a_duplicate(&mut self, sack: &SackBlocks, now: Instant) {
         let is_duplicate = sack.as_slice().first().is_some_and(|first| first.start.before(self.snd_una));
         if is_duplicate && self.sack_ok && self.keeps_records() {
-            self.loss = Some(Loss::new(self.snd_una, self.known_round_trip(), now));
+            let mut loss = Loss::new(self.snd_una, self.known_round_trip(), now);
+            // Its records are gone.
+            loss.usage.assume_used(self.mss.into());
+            self.loss = Some(loss);
         }
     }
 
