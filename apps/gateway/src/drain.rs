@@ -1,11 +1,11 @@
 //! The end of a command: the kernel inside goes on with what the command has sent, and the gateway passes it on.
 //!
-//! Datagrams are in the device by then, and are sent on within [`DATAGRAMS_QUIET`]; then the published ports are closed, so that the next gateway can have them.
+//! Datagrams are in the device by then, and the loops are given [`DATAGRAMS_QUIET`] to send them on. Then the published ports are closed, so that the next gateway can have them.
 //!
-//! Nobody sees how much that kernel still has of connections. But it sends while there is room, so a connection on which nothing comes for [`QUIET`], and of which nothing waits here, has none left: it is
+//! Of connections, nobody sees how much that kernel still has. But it sends while there is room, so a connection on which nothing comes for [`QUIET`], and of which nothing waits here, has none left: it is
 //! one that another process inside keeps open. Where all are like that, or have ended, it is over.
 //!
-//! Bound: [`DRAIN_MAX`]. Tests: below; `tests/gateway/endings.rs`.
+//! Bounds: [`DATAGRAMS_MAX`], and then [`DRAIN_MAX`]. Tests: below; `tests/gateway/endings.rs`.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::engine::forwards::Forwards;
 use crate::flows::{Flows, Under};
 
-/// How long the gateway goes on, at most.
+/// How long connections are waited for, at most.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// For the kernel inside to send, or to send again what the device has lost (Linux: 200 ms).
 const QUIET: Duration = Duration::from_millis(500);
-/// For the loops to come to what is in the device.
+/// For the loops to send on what is in the device.
 const DATAGRAMS_QUIET: Duration = Duration::from_millis(20);
 /// How long datagrams of other processes inside are waited for, at most.
 const DATAGRAMS_MAX: Duration = Duration::from_millis(200);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Returns when all that was sent has been passed on, or [`DRAIN_MAX`] is over. Published ports are closed.
+/// Returns when everything that was sent has been passed on, or its time is over. Closes the published ports.
 pub async fn passed_on(flows: &Flows, forwards: &Forwards) {
-    // What ends it is that the time is over.
+    // Datagrams that still come when this time is over are those of other processes.
     let _ = timeout(DATAGRAMS_MAX, datagrams(flows)).await;
     forwards.close();
     connections(flows).await;
 }
 
-/// Returns when none has been sent for a time.
+/// Returns when no datagram has been sent for [`DATAGRAMS_QUIET`].
 async fn datagrams(flows: &Flows) {
     loop {
         let before = flows.datagrams();
@@ -44,6 +44,7 @@ async fn datagrams(flows: &Flows) {
     }
 }
 
+/// Returns when connections have nothing left to send, or [`DRAIN_MAX`] is over.
 async fn connections(flows: &Flows) {
     let mut last = (Instant::now(), Under::default());
     let drain = async {

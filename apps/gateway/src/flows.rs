@@ -228,12 +228,12 @@ impl Flows {
         all
     }
 
-    /// A number that grows with each flow that begins, and each datagram that goes out.
+    /// A number that changes with each flow that begins, each flow of datagrams that ends, and each datagram that goes out.
     pub fn datagrams(&self) -> u64 {
         let live = self.live();
         let sent = live.values().filter(|record| record.protocol != Protocol::Tcp);
         let sent: u64 = sent.map(|record| record.sent.load(Ordering::Relaxed)).sum();
-        sent.wrapping_add(self.counters.begun.load(Ordering::Relaxed))
+        sent + self.counters.begun.load(Ordering::Relaxed)
     }
 
     /// What has been since the start.

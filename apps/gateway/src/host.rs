@@ -30,7 +30,7 @@ use tokio::io::{Interest, Ready};
 
 use crate::readiness::register;
 
-/// Reads of what nobody takes: the peer may send without end.
+/// Reads in one [`HostStream::discard`]: the peer may never stop sending.
 const DISCARDS_MAX: usize = 256;
 
 /// A connected or connecting socket of the host.
@@ -96,7 +96,7 @@ impl HostStream {
         self.socket.try_io(Interest::WRITABLE, |socket| SockRef::from(socket).send_out_of_band(bytes))
     }
 
-    /// Reads what has come and forgets it, before the socket is closed: the kernel resets one that is closed with bytes unread, and what it had still to send is lost.
+    /// Reads what has come and forgets it. To be called before the socket is closed: the kernel resets a connection that is closed with bytes unread, and what it still had to send is lost.
     pub fn discard(&self, buffer: &mut [u8]) {
         for _ in 0..DISCARDS_MAX {
             if !self.get_ref().read(buffer).is_ok_and(|len| len > 0) {

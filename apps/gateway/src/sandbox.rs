@@ -44,10 +44,10 @@ pub struct Needs<'needs> {
     pub removes: Vec<&'needs mut OwnedFd>,
 }
 
-/// Gives up everything else, and puts other descriptors in place of the folders. Where the system does not let it, returns why the root is not empty, or a folder has a way out.
+/// Gives up everything else, and puts other descriptors in place of the folders. If the system does not permit all of that, returns why the root is not empty, or why a folder has a way out.
 ///
 /// # Errors
-/// The system's: it knows no capabilities or no filters, or shows another folder where one was.
+/// The system's: it knows no capabilities or no filters. A folder was replaced meanwhile.
 pub fn enter(mut needs: Needs<'_>) -> io::Result<Option<io::Error>> {
     let kept = match own_mounts() {
         Ok(()) => {
@@ -78,7 +78,7 @@ fn own_mounts() -> io::Result<()> {
     Ok(mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?)
 }
 
-/// Makes each folder the root of a mount of its own. Where the system does not let it, the folder stays as it is, and the answer is why.
+/// Makes each folder the root of a mount of its own. Where the system does not permit that, leaves the folder as it is and returns why.
 fn folders(needs: &mut Needs<'_>) -> io::Result<Option<io::Error>> {
     let mut kept = None;
     for folder in needs.reads.iter_mut().chain(&mut needs.removes) {
@@ -111,7 +111,7 @@ fn without_parent(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let path = readlink(format!("/proc/self/fd/{}", folder.as_raw_fd()), Vec::new())?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let alone = match open_tree(CWD, &path, flags) {
-        // Something is mounted below that a user namespace is not to take away. Otherwise it is not held.
+        // A user namespace may not uncover what is mounted below the folder, so the copy includes it. Otherwise the copy would only keep it mounted.
         Err(Errno::INVAL) => open_tree(CWD, path, flags | OpenTreeFlags::AT_RECURSIVE),
         alone => alone,
     }?;

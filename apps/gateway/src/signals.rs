@@ -43,11 +43,11 @@ struct Terminal {
 }
 
 impl Surroundings {
-    /// Those of this process. It ignores nothing where the system does not tell, and has no terminal where that cannot be opened, or there is no command.
+    /// Those of this process. It ignores nothing where the system does not tell, and has no terminal where that cannot be opened. Without a command, it opens none.
     pub fn look(has_command: bool) -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mut options = OpenOptions::new();
-        // To ask for its foreground group. It is not read.
+        // Only its foreground group is asked for.
         options.write(true).custom_flags(libc::O_NOCTTY);
         let terminal = has_command.then(|| options.open("/dev/tty").ok()).flatten();
         let terminal = terminal.map(|file| Terminal { file: file.into(), own: getpgrp() });

@@ -208,7 +208,7 @@ unsafe extern "C" fn accept(ud: *mut c_void, fd: c_int, addr: *mut sockaddr, len
     let adapter = unsafe { of(ud) };
     answer(adapter.accept(fd).and_then(|(fd, peer)| {
         if !addr.is_null() {
-            // As in the kernel, a connection that cannot be told is lost.
+            // As in the kernel, the connection is closed if its address cannot be written.
             put(addr.cast(), len, &address::write(peer)).inspect_err(|_| {
                 let _ = adapter.close(fd);
             })?;

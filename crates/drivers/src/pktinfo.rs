@@ -36,7 +36,7 @@ pub fn set_recv_pktinfo(socket: impl AsFd) -> io::Result<()> {
         // SAFETY: the kernel reads `len` bytes at `place`, which are those of a live `int`.
         checked(unsafe { libc::setsockopt(fd, level, option, place, len) } as isize).map(drop)
     };
-    // A socket of IPv6 tells it of IPv4, too, and only by IPv4's option the host's address where a datagram went to all hosts; one of IPv4 has no options of IPv6.
+    // A socket of IPv4 has only the second option. One of IPv6 has both: for a broadcast, IPv6's option tells the broadcast address, and IPv4's the host's.
     let (v6, v4) = (set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO), set(libc::IPPROTO_IP, libc::IP_PKTINFO));
     v6.or(v4)
 }
@@ -134,7 +134,7 @@ fn write_name(name: &mut [u8; NAME_MAX], addr: SocketAddr) -> usize {
     }
 }
 
-/// The host's address in these control messages, by IPv4's if there is one.
+/// The host's address in these control messages; that of IPv4's option if both are there.
 fn read_control(mut control: &[u8]) -> Option<IpAddr> {
     let mut found = None;
     loop {

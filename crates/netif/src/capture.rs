@@ -341,15 +341,11 @@ impl Output {
         for number in (1..self.config.files).rev() {
             let from =
                 if number == 1 { self.config.path.clone() } else { numbered(&self.config.path, number - 1) };
-            match fs::rename(from, numbered(&self.config.path, number)) {
-                Ok(()) => {}
-                // It does not exist yet.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // The newer one would come to its place. Those that have moved make room for it when the next blocks try again.
-                Err(_) => {
-                    let _ = fs::remove_file(&new);
-                    return false;
-                }
+            let renamed = fs::rename(from, numbered(&self.config.path, number));
+            // Those that do not exist yet cannot be renamed. If another cannot, a newer file must not be renamed to its name: the next blocks try again.
+            if renamed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+                let _ = fs::remove_file(&new);
+                return false;
             }
         }
         // Refused only if somebody else is at work in the folder; the file is the next all the same, by its other name.

@@ -263,7 +263,7 @@ impl Reading {
             return true;
         }
         if self.again_at.is_none_or(|at| at <= now) {
-            // What it waits at is of neither number until that is done.
+            // Until this is done, the queues that are waited at are those of neither number.
             self.in_use = 0;
             match self.wait_at_those_of(in_use) {
                 Ok(()) => (self.in_use, self.again_at) = (in_use, None),

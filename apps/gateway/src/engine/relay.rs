@@ -63,7 +63,7 @@ impl Drop for Relayed {
             return;
         }
         if self.flow.record.outward() == Outward::Ended {
-            // The far end has everything, or its kernel and ours will see to that, unless the socket is closed with bytes unread: that resets it.
+            // The far end has everything, or its kernel and ours will see to that. Closing the socket with bytes unread would reset the connection.
             scratch::with(|buffer| self.outer.discard(buffer));
             let _ = self.inner.set_zero_linger();
         } else {

@@ -65,7 +65,7 @@ async fn accept(cx: Rc<Cx>, listener: UdpFlowListener) {
 async fn begin(cx: &Rc<Cx>, inner: UdpFlow, from: SocketAddr) {
     // A flow that has ended already.
     let Ok(to) = inner.local_addr() else { return };
-    // Before the rules: what is another loop's was permitted there, or answers a client of a published port.
+    // Another loop's flow needs no rule: that loop has permitted it, or it answers a client of a published port.
     let Ok(owned) = cx.own(Protocol::Udp, (from, to)) else {
         let cx = Rc::clone(cx);
         task(async move { hand_over(&cx, &inner, (from, to)).await });

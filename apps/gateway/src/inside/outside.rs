@@ -23,10 +23,10 @@ const NAME_MAX: usize = 64;
 /// Of UNIX sockets, the beginning.
 const UNIX: &[u8] = b"UNIX";
 
-/// That no open descriptor is a socket of a network, or can become one of another program's.
+/// Checks that no open descriptor is a socket of a network, or a UNIX socket that could be connected to another program.
 ///
 /// # Errors
-/// `InvalidInput` for one that is, with its number; the system's.
+/// `InvalidInput` for such a socket, with its number; the system's.
 pub fn no_sockets() -> io::Result<()> {
     let mut streams = None;
     for entry in fs::read_dir("/proc/self/fd")?.flatten() {
@@ -51,7 +51,7 @@ pub fn no_sockets() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the UNIX socket of a descriptor is connected for good. `known` is the kernel's list of those, once it was read.
+/// Whether the UNIX socket of a descriptor is a connected stream. `known` caches [`streams`].
 fn is_stream(descriptor: &Path, known: &mut Option<HashSet<String>>) -> io::Result<bool> {
     let known = match known {
         Some(known) => known,

@@ -176,12 +176,12 @@ pub fn echo_server() -> (Server, u16) {
     })
 }
 
-/// Bytes that are all different in any window of some.
-/// A port that nothing listened at just now.
+/// A TCP port of the loopback that nothing listened at just now.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Bytes that are all different in any window of some.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
 }

@@ -18,7 +18,7 @@ const NAMES_TRIED: u32 = 100;
 /// Files that are copied, at most: scripts and what they run are small.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// A new folder for this user alone. In one that others could make before, what is run here would be theirs.
+/// Makes a new folder for this user alone. Another user who made it first could replace the programs that run from it.
 fn own_folder() -> io::Result<PathBuf> {
     let mut number = 0;
     loop {

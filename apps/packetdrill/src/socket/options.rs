@@ -86,7 +86,7 @@ impl Setting {
         Ok(self.on()?.then(|| Duration::from_secs(seconds.into())))
     }
 
-    /// `struct timeval`; zero, or more than a clock tells, is no limit, and less than zero no wait at all (`sock_set_timeout`).
+    /// `struct timeval`: zero, or [`TIMEOUT_MAX`] and more, is no limit; a negative time does not wait at all (`sock_set_timeout`).
     fn timeval(&self) -> Call<Option<Duration>> {
         let word = |at: usize| self.value.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
         let (Some(seconds), Some(micros)) = (word(0), word(8)) else { return Err(Errno(libc::EINVAL)) };
@@ -542,10 +542,10 @@ impl Adapter {
     }
 }
 
+/// From here on, a time-out counts as none: no script runs so long.
+const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 32);
 /// Constants of the kernel that the `libc` crate does not have.
 pub(crate) const TCP_INQ: i32 = 36;
-/// Longer time-outs are none: no script runs so long.
-const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 32);
 const TCP_CC_INFO: i32 = 26;
 const TCP_RTO_MAX_MS: i32 = 44;
 const SIOCOUTQNSD: u64 = 0x894b;

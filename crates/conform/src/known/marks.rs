@@ -88,7 +88,7 @@ fn is_used(pair: &Pair<'_>, text: &Segment, stack: &Info) -> bool {
     (is_repaired && pair.times_sent(text.seq) > 0) || stack.get("snd_cwnd") <= Some(out)
 }
 
-/// Whether the kernel probes the tail with the last segment, and the stack still waits to hear of its last probe: no acknowledgment goes beyond that.
+/// Whether the kernel sends the last segment as another tail loss probe, and the stack does not, since no acknowledgment goes beyond its last probe.
 fn is_probed_anew(pair: &Pair<'_>, text: &Segment) -> bool {
     let una = pair.acks().map(|told| told.ack).max();
     let top = pair.texts().map(Segment::end).max();

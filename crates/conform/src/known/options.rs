@@ -15,8 +15,8 @@ pub(super) fn signature_of_nobody(pair: &Pair<'_>) -> Option<Then> {
     (drops(pair, Refused::Signature) || is_news_without_the_dropped(pair)).then_some(Then::Stop)
 }
 
-/// An ACK with the number of the dropped segment is no news of the window for the stack, unless that has grown, and without SACK a duplicate. For the kernel it is news (SND.WL1),
-/// since all that it took had smaller numbers.
+/// An ACK has the number of the dropped segment. The stack takes its window only if that has grown, and counts it as a duplicate without SACK. The kernel takes its
+/// window, since all segments that it accepted had smaller numbers (SND.WL1).
 fn is_news_without_the_dropped(pair: &Pair<'_>) -> bool {
     let Some((_, told)) = pair.peer().last().filter(|(_, told)| told.len == 0) else { return false };
     let is_refused = |segment: &Segment| refusal(&options_of(segment)) == Some(Refused::Signature);

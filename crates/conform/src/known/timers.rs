@@ -142,7 +142,7 @@ fn fades(pair: &Pair<'_>, sample: Duration) -> Duration {
 /// Whether the timeouts in TCP_INFO are no farther apart than this, or so are timers that send what was sent before.
 fn by_first_sample(pair: &Pair<'_>, apart: Duration) -> bool {
     if let Some((State { info: Some(kernel), .. }, State { info: Some(stack), .. })) = pair.states() {
-        let doubled = apart * (1 << kernel.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64));
+        let doubled = apart * (1 << doublings(kernel));
         let is_near = kernel.rto.abs_diff(stack.rto) <= doubled + SLACK + kernel.rto / 8;
         return pair.why.starts_with("rto:") && is_near;
     }
@@ -398,7 +398,6 @@ fn is_first_probe_at_the_timeout(pair: &Pair<'_>) -> bool {
     let (first, last) =
         (pair.earlier.iter().rfind(holds(una)), pair.earlier.iter().rfind(holds(probe.seq.min(top - 1))));
     // Timeouts may have doubled it by then.
-    let doublings = |info: &Info| info.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64) as u32;
     let rto = pair.later.iter().find_map(|record| match &record.what {
         What::State(_, State { info: Some(info), .. }) => Some(info.rto / (1 << doublings(info))),
         _ => None,
@@ -535,6 +534,11 @@ fn latest_round_trip(pair: &Pair<'_>) -> Option<Duration> {
         matches!(&record.what, What::Sent(Packet::Tcp(sent)) if sent.end() == told && record.at < at)
     })?;
     Some(at - sent.at)
+}
+
+/// How often the timeout has been doubled.
+pub(super) fn doublings(info: &Info) -> u32 {
+    info.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64) as u32
 }
 
 /// How often a timeout is doubled behind a larger bound in the scenarios, and one.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::timers::BACKOFF_MAX;
+use super::timers::doublings;
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::{SLACK, granularity};
@@ -84,8 +84,8 @@ fn window(pair: &Pair<'_>, sent: &Segment) -> u32 {
     u32::from(sent.win) << shift
 }
 
-/// Whether the stack has sent a probe of a closed window, with nothing in flight, and in the kernel, an event comes before
-/// its timer, which is late by its granularity, or the reverse.
+/// Whether one side has sent a probe of a closed window, with nothing in flight, and on the other an event comes before its
+/// timer, which is late by its granularity.
 pub(super) fn is_between_two_window_probes(pair: &Pair<'_>) -> bool {
     let (Some(kernel), Some(stack)) = (pair.kernel, pair.stack) else { return false };
     let (probe, at, other, state) = match (&kernel.what, &stack.what) {
@@ -97,9 +97,8 @@ pub(super) fn is_between_two_window_probes(pair: &Pair<'_>) -> bool {
     let is_probe = |probe: &Segment| probe.is_bare_ack() && probe.seq + 1 == una;
     let (is_probing, late) = match &state.info {
         Some(info) => {
-            let doublings = info.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64) as u32;
             let is_probing = info.get("snd_wnd") == Some(0) && info.get("notsent_bytes") > Some(0);
-            (is_probing, granularity(info.rto * (1 << doublings)))
+            (is_probing, granularity(info.rto * (1 << doublings(info))))
         }
         // A closed socket shows no state, but it has probed before. The timeouts that are doubled may differ (`compare.rs`).
         None => {

@@ -8,7 +8,6 @@ use crate::seq::SeqNum;
 use super::loss::Loss;
 use super::pcb::Pcb;
 use super::segment::Payload;
-use super::state::State;
 
 /// The switches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,9 +172,7 @@ impl<P: Payload> Pcb<P> {
         let is_pushed = || self.nagle.is_pushed() && !is_held && self.is_push_current();
         let by_frto = || self.loss.as_deref().is_some_and(Loss::pushes_new_data);
         let waits = is_held || self.nagle.cork() || !(self.nagle.is_off() || self.snd_sml == self.snd_una);
-        // A FIN that waits for the handshake pushes nothing yet.
-        let is_last = self.fin_queued && ends && self.state != State::Established;
-        !waits || is_last || self.is_urgent() || by_frto() || is_pushed()
+        !waits || (ends && self.may_send_fin()) || self.is_urgent() || by_frto() || is_pushed()
     }
 }
 

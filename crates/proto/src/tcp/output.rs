@@ -123,7 +123,7 @@ impl<P: Payload> Pcb<P> {
         }
         let offset = self.snd_nxt.since(self.snd_una);
         let unsent = self.snd_len.saturating_sub(offset);
-        let fin_unsent = self.fin_queued && offset <= self.snd_len && self.state != State::Established;
+        let fin_unsent = offset <= self.snd_len && self.may_send_fin();
         if unsent == 0 && !fin_unsent {
             self.look_at_usage(now);
             return;

@@ -280,7 +280,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The same where no timeout has expired: the user timeout shortens only the wait after that
+    /// The same where no timeout has just expired: the user timeout shortens only the wait after that
     /// (`tcp_clamp_rto_to_user_timeout`).
     pub(super) fn arm_rexmt_alone(&mut self, now: Instant) {
         self.rexmt_at = after_us(now, self.rexmt_wait_us());

@@ -42,6 +42,12 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// Whether our FIN follows the text. With Fast Open it waits in ESTABLISHED until the handshake has ended.
+    #[inline]
+    pub(super) fn may_send_fin(&self) -> bool {
+        self.fin_queued && self.state != State::Established
+    }
+
     /// Our FIN follows the text.
     pub(super) fn end_sending(&mut self) {
         self.fin_queued = true;
